@@ -73,7 +73,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     if codec == Codec.LZ4:
         fast = level is None or level == LZ4_LEVEL_FAST
         lz4 = _cramjam().lz4.Compressor(level=0 if fast else level, content_checksum=False, block_linked=False)
-        lz4.compress(data)
+        lz4.compress(bytes(data))  # it takes no other kind of buffer
         return bytes(lz4.finish())
     if codec == Codec.ZSTD:
         return bytes(_cramjam().zstd.compress(data, level=ZSTD_LEVEL if level is None else level))
