@@ -1,0 +1,33 @@
+"""Feature levels: which ones this version can work at, and at which ones a new cluster starts.
+
+Always holds: every level at which a new cluster starts lies within what is supported.
+"""
+
+from collections.abc import Mapping
+
+from barnabas.metadata.image import VersionRange
+
+METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
+ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
+
+# As Kafka 4.3.1 registers and formats them. kraft.version is no FeatureLevelRecord: a quorum with static voters is at
+# level 0, and later levels are control records of the quorum itself (KIP-853).
+SUPPORTED: Mapping[str, VersionRange] = {
+    ELIGIBLE_LEADER_REPLICAS_VERSION: VersionRange(0, 1),
+    "group.version": VersionRange(0, 1),
+    KRAFT_VERSION: VersionRange(0, 1),
+    METADATA_VERSION: VersionRange(7, 30),
+    "share.version": VersionRange(0, 1),
+    "streams.version": VersionRange(0, 1),
+    "transaction.version": VersionRange(0, 2),
+}
+
+AT_FORMAT: Mapping[str, int] = {
+    METADATA_VERSION: 30,
+    ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
+    "group.version": 1,
+    "share.version": 1,
+    "streams.version": 1,
+    "transaction.version": 2,
+}

@@ -1,0 +1,136 @@
+"""Where the replicas of new partitions go.
+
+Racks take turns, and brokers within a rack take turns, each round from one place further on, so that
+
+    racks A, B, C of three brokers each:    partition 0: A0 B0 C0    partition 1: B1 C1 A1    partition 2: C2 A2 B2
+
+Always holds: no broker twice in a partition; the first replica, the leader to be, is not fenced; a rack gets a second
+replica only when every rack has one or is used up; fenced brokers only where their rack has no other left.
+The random start keeps many small topics from piling up on the first broker. The world's randomness comes by the
+constructor.
+"""
+
+from collections.abc import Iterable
+from random import Random
+
+from barnabas.metadata.image import (
+    DIRECTORY_MIGRATING,
+    DIRECTORY_UNASSIGNED,
+    BrokerImage,
+    MetadataImage,
+    Replicas,
+)
+from barnabas.types import BrokerId, Uuid
+
+
+class ReplicaPlacer:
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def place(self, brokers: Iterable[BrokerImage], partitions: int, replication_factor: int) -> list[Replicas] | str:
+        """The replicas of each partition, or the reason why there is no place for them."""
+        assert replication_factor > 0
+        usable = [broker for broker in brokers if is_usable(broker)]
+        if replication_factor > len(usable):
+            return f"the replication factor is {replication_factor}, but there are {len(usable)} usable brokers"
+        if all(broker.fenced for broker in usable):
+            return "every broker is fenced"
+        racks = _Racks(usable, self._random)
+        return [racks.place(replication_factor) for _ in range(partitions)]
+
+
+def is_usable(broker: BrokerImage) -> bool:
+    """Whether new replicas may go there: not while it shuts down, nor where each of its directories is cordoned."""
+    if broker.in_controlled_shutdown:
+        return False
+    return not broker.directories or any(
+        directory not in broker.cordoned_directories for directory in broker.directories
+    )
+
+
+def default_directory(image: MetadataImage, broker_id: BrokerId) -> Uuid:
+    """Where the replica lives, as far as the controller can tell: a broker with several directories chooses itself."""
+    broker = image.brokers.get(broker_id)
+    if broker is None or not broker.directories:
+        return DIRECTORY_MIGRATING
+    open_directories = [directory for directory in broker.directories if directory not in broker.cordoned_directories]
+    return open_directories[0] if len(open_directories) == 1 else DIRECTORY_UNASSIGNED
+
+
+class _Turns:
+    """Brokers that take turns. Within a round each serves once; each round starts one place after the last."""
+
+    def __init__(self, broker_ids: list[BrokerId], random: Random) -> None:
+        self.broker_ids = sorted(broker_ids)
+        self._start = random.randrange(len(broker_ids)) if broker_ids else 0
+        self._served = 0  # in this round
+        self._round = 0
+
+    def next(self, round_number: int) -> BrokerId | None:
+        if round_number != self._round:
+            self._round = round_number
+            self._served = 0
+            self._start += 1
+        if self._served == len(self.broker_ids):
+            return None
+        broker_id = self.broker_ids[(self._start + self._served) % len(self.broker_ids)]
+        self._served += 1
+        return broker_id
+
+
+class _Rack:
+    def __init__(self, brokers: list[BrokerImage], random: Random) -> None:
+        self.unfenced = _Turns([broker.id for broker in brokers if not broker.fenced], random)
+        self.fenced = _Turns([broker.id for broker in brokers if broker.fenced], random)
+
+    def next(self, round_number: int) -> BrokerId | None:
+        broker_id = self.unfenced.next(round_number)
+        return self.fenced.next(round_number) if broker_id is None else broker_id
+
+
+class _Racks:
+    """One partition is one round."""
+
+    def __init__(self, brokers: list[BrokerImage], random: Random) -> None:
+        by_name: dict[str, list[BrokerImage]] = {}
+        for broker in brokers:
+            by_name.setdefault(broker.rack or "", []).append(broker)
+        self._random = random
+        self._racks = [_Rack(by_name[name], random) for name in sorted(by_name)]
+        self._unfenced_count = sum(not broker.fenced for broker in brokers)
+        self._start = random.randrange(len(self._racks))
+        self._round = 0
+
+    def place(self, replication_factor: int) -> Replicas:
+        if self._round > 0 and self._round % self._unfenced_count == 0:
+            self._shuffle()  # each broker has led once: begin another pattern
+        self._round += 1
+        count = len(self._racks)
+        turn = [self._racks[(self._start + step) % count] for step in range(count)]
+        self._start += 1
+        leader_step, leader = self._leader(turn)
+        replicas = [leader]
+        first_lap = True  # on which the leader's rack has had its share
+        while True:
+            for step, rack in enumerate(turn):
+                if len(replicas) == replication_factor:
+                    return tuple(replicas)
+                if first_lap and step == leader_step:
+                    continue
+                broker_id = rack.next(self._round)
+                if broker_id is not None:
+                    replicas.append(broker_id)
+            first_lap = False
+
+    def _leader(self, turn: list[_Rack]) -> tuple[int, BrokerId]:
+        for step, rack in enumerate(turn):
+            broker_id = rack.unfenced.next(self._round)
+            if broker_id is not None:
+                return step, broker_id
+        raise AssertionError("no broker is unfenced")
+
+    def _shuffle(self) -> None:
+        self._random.shuffle(self._racks)
+        for rack in self._racks:
+            self._random.shuffle(rack.unfenced.broker_ids)
+            self._random.shuffle(rack.fenced.broker_ids)
