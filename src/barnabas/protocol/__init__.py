@@ -1,1 +1,1 @@
-"""Kafka's wire and record formats, as pure code: bytes in, values out. Knows no file, socket or clock."""
+"""Kafka's wire as pure functions over bytes: messages, frames, record batches, compression. No IO, no clock."""

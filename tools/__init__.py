@@ -1,0 +1,1 @@
+"""Programs of this repository that are not part of the product."""
