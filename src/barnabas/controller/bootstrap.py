@@ -7,16 +7,16 @@ none. Does not know: cluster id and directories, which live in meta.properties a
 from barnabas.config.broker import BrokerConfig
 from barnabas.controller import features
 from barnabas.metadata.image import ResourceType
-from barnabas.protocol.message import VersionedMessage
+from barnabas.protocol.message import Message
 
 
-def records(config: BrokerConfig) -> list[VersionedMessage]:
+def records(config: BrokerConfig) -> list[Message]:
     from barnabas.protocol.messages.begin_transaction_record import BeginTransactionRecord
     from barnabas.protocol.messages.config_record import ConfigRecord
     from barnabas.protocol.messages.end_transaction_record import EndTransactionRecord
     from barnabas.protocol.messages.feature_level_record import FeatureLevelRecord
 
-    found: list[VersionedMessage] = [BeginTransactionRecord(name="Bootstrap records")]
+    found: list[Message] = [BeginTransactionRecord(name="Bootstrap records")]
     for name, level in features.AT_FORMAT.items():
         found.append(FeatureLevelRecord(name=name, feature_level=level))
     # With eligible leader replicas (KIP-966) one number must hold in the whole cluster: it becomes a cluster default,

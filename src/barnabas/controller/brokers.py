@@ -10,7 +10,7 @@ from barnabas.controller import features
 from barnabas.controller.decision import Decision, Refusal
 from barnabas.errors import ErrorCode
 from barnabas.metadata.image import NO_LEADER, Endpoint, MetadataImage, PartitionImage
-from barnabas.protocol.message import VersionedMessage
+from barnabas.protocol.message import Message
 from barnabas.types import BrokerId, Offset, Uuid
 
 FENCE, UNFENCE = 1, -1  # as BrokerRegistrationChangeRecord has them
@@ -51,8 +51,12 @@ def register_broker(image: MetadataImage, registration: Registration, next_offse
             for endpoint in registration.endpoints
         ],
         features=[
-            BrokerFeature(name=name, min_supported_version=levels.min, max_supported_version=levels.max)
-            for name, levels in features.SUPPORTED.items()
+            BrokerFeature(
+                name=feature.name,
+                min_supported_version=feature.min_version,
+                max_supported_version=feature.max_version,
+            )
+            for feature in features.SUPPORTED
         ],
         rack=registration.rack,
         fenced=before.fenced if before is not None and again else True,
@@ -80,7 +84,7 @@ def unfence_broker(image: MetadataImage, broker_id: BrokerId, broker_epoch: int)
         return Decision([], ErrorCode.STALE_BROKER_EPOCH)
     if not broker.fenced:
         return Decision([], ErrorCode.NONE)
-    records: list[VersionedMessage] = [
+    records: list[Message] = [
         BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCE)
     ]
     for topic in image.topics_by_name.values():
@@ -128,8 +132,12 @@ def register_controller(
             for endpoint in endpoints
         ],
         features=[
-            ControllerFeature(name=name, min_supported_version=levels.min, max_supported_version=levels.max)
-            for name, levels in features.SUPPORTED.items()
+            ControllerFeature(
+                name=feature.name,
+                min_supported_version=feature.min_version,
+                max_supported_version=feature.max_version,
+            )
+            for feature in features.SUPPORTED
         ],
     )
     return Decision([record], None)

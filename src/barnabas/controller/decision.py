@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from barnabas.errors import ErrorCode
-from barnabas.protocol.message import VersionedMessage
+from barnabas.protocol.message import Message
 
 R = TypeVar("R")
 
@@ -15,7 +15,7 @@ RECORDS_MAX = 10_000
 class Decision(NamedTuple, Generic[R]):
     """The response counts from the moment at which the records are committed, and not before."""
 
-    records: Sequence[VersionedMessage]
+    records: Sequence[Message]
     response: R
 
 

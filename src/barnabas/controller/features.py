@@ -4,24 +4,30 @@ Always holds: every level at which a new cluster starts lies within what is supp
 """
 
 from collections.abc import Mapping
-
-from barnabas.metadata.image import VersionRange
+from typing import NamedTuple
 
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 
+
+class SupportedFeature(NamedTuple):
+    name: str
+    min_version: int
+    max_version: int
+
+
 # As Kafka 4.3.1 registers and formats them. kraft.version is no FeatureLevelRecord: a quorum with static voters is at
 # level 0, and later levels are control records of the quorum itself (KIP-853).
-SUPPORTED: Mapping[str, VersionRange] = {
-    ELIGIBLE_LEADER_REPLICAS_VERSION: VersionRange(0, 1),
-    "group.version": VersionRange(0, 1),
-    KRAFT_VERSION: VersionRange(0, 1),
-    METADATA_VERSION: VersionRange(7, 30),
-    "share.version": VersionRange(0, 1),
-    "streams.version": VersionRange(0, 1),
-    "transaction.version": VersionRange(0, 2),
-}
+SUPPORTED = (
+    SupportedFeature(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1),
+    SupportedFeature("group.version", 0, 1),
+    SupportedFeature(KRAFT_VERSION, 0, 1),
+    SupportedFeature(METADATA_VERSION, 7, 30),
+    SupportedFeature("share.version", 0, 1),
+    SupportedFeature("streams.version", 0, 1),
+    SupportedFeature("transaction.version", 0, 2),
+)
 
 AT_FORMAT: Mapping[str, int] = {
     METADATA_VERSION: 30,

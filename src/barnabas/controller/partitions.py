@@ -11,7 +11,7 @@ from barnabas.controller.decision import RECORDS_MAX, Decision, Refusal
 from barnabas.controller.placement import ReplicaPlacer, default_directory
 from barnabas.errors import ErrorCode
 from barnabas.metadata.image import MetadataImage, Replicas, TopicImage
-from barnabas.protocol.message import VersionedMessage
+from barnabas.protocol.message import Message
 from barnabas.types import BrokerId, Uuid
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def create_partitions(
 ) -> Decision["CreatePartitionsResponse"]:
     from barnabas.protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 
-    records: list[VersionedMessage] = []
+    records: list[Message] = []
     outcomes: dict[str, Refusal] = {}
     names = [topic.name for topic in request.topics]
     for topic in request.topics:
@@ -52,7 +52,7 @@ def create_partitions(
 
 def _partitions_of_topic(
     image: MetadataImage, asked: "CreatePartitionsTopic", placer: ReplicaPlacer
-) -> list[VersionedMessage] | Refusal:
+) -> list[Message] | Refusal:
     topic = image.topics_by_name.get(asked.name)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -121,13 +121,13 @@ def check_assignment(
 
 def partition_records(
     image: MetadataImage, topic_id: Uuid, first_partition: int, placed: Sequence[Replicas]
-) -> list[VersionedMessage]:
+) -> list[Message]:
     """The records of new partitions, numbered from the first on."""
     from barnabas.protocol.messages.partition_record import PartitionRecord
 
     active = {broker.id for broker in image.brokers.values() if broker.active}
     directories = {broker_id: default_directory(image, broker_id) for broker_id in image.brokers}
-    records: list[VersionedMessage] = []
+    records: list[Message] = []
     for partition, replicas in enumerate(placed, start=first_partition):
         isr = [broker_id for broker_id in replicas if broker_id in active]
         assert isr, "a partition is placed where nobody can lead it"

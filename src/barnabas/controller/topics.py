@@ -5,7 +5,7 @@ a request which needs too many records fails as one, as in Kafka.
 Does not know: authorization, and whether topics may be deleted here; the handlers ask that first.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config.broker import BrokerConfig
@@ -17,7 +17,7 @@ from barnabas.controller.placement import ReplicaPlacer
 from barnabas.errors import ErrorCode
 from barnabas.metadata import topic_names
 from barnabas.metadata.image import MetadataImage, Replicas, ResourceType
-from barnabas.protocol.message import VersionedMessage
+from barnabas.protocol.message import Message
 from barnabas.types import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def create_topics(
 
     seen: set[str] = set()
     twice = {topic.name for topic in request.topics if topic.name in seen or seen.add(topic.name)}  # type: ignore[func-returns-value]
-    records: list[VersionedMessage] = []
+    records: list[Message] = []
     results: dict[str, CreatableTopicResult] = {}
     for topic in request.topics:
         created = (
@@ -79,7 +79,7 @@ def _refused(name: str, refusal: Refusal) -> "CreatableTopicResult":
 
 def _create_topic(
     image: MetadataImage, topic: "CreatableTopic", rules: TopicRules
-) -> "tuple[list[VersionedMessage], CreatableTopicResult] | Refusal":
+) -> "tuple[list[Message], CreatableTopicResult] | Refusal":
     from barnabas.protocol.messages.config_record import ConfigRecord
     from barnabas.protocol.messages.create_topics import CreatableTopicResult
     from barnabas.protocol.messages.topic_record import TopicRecord
@@ -93,7 +93,7 @@ def _create_topic(
     topic_id = rules.new_topic_id()
     configs = {config.name: config.value for config in topic.configs if config.value is not None}
     # In Kafka's order, so that whoever reads a partition knows its configs already.
-    records: list[VersionedMessage] = [TopicRecord(name=topic.name, topic_id=topic_id)]
+    records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     for name, value in configs.items():
         records.append(ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value))
     records += partition_records(image, topic_id, 0, placed)
@@ -207,29 +207,23 @@ def _deleted(name: str | None, topic_id: Uuid, outcome: Refusal) -> "DeletableTo
     return DeletableTopicResult(name=name, topic_id=topic_id, error_code=outcome.error, error_message=outcome.message)
 
 
-def _resolve(image: MetadataImage, request: "DeleteTopicsRequest") -> Sequence[tuple[str | None, Uuid, Refusal | None]]:
-    """Each topic asked for with its name and id, as far as there is one, and what stands against its deletion."""
+def _resolve(image: MetadataImage, request: "DeleteTopicsRequest") -> list[tuple[str | None, Uuid, Refusal | None]]:
+    """One row for each topic asked for: its name and id, as far as there are, and what stands against its deletion."""
     asked: list[tuple[str | None, Uuid]] = [(name, ZERO_UUID) for name in request.topic_names]
     asked += [(topic.name, topic.topic_id) for topic in request.topics]
-    rows: dict[tuple[str | None, Uuid], Refusal | None] = {}  # one answer for each, as often as it is asked
-    times: dict[Uuid, int] = {}
+    rows: dict[tuple[str | None, Uuid], Refusal | None] = {}
     for key in asked:
-        if key in rows:
-            rows[key] = Refusal(ErrorCode.INVALID_REQUEST, "The topic is named twice.")
-            continue
-        rows[key] = _check_deletable(image, *key)
-        topic = image.topics_by_name.get(key[0]) if key[0] is not None else image.topics_by_id.get(key[1])
-        if topic is not None and rows[key] is None:
-            times[topic.id] = times.get(topic.id, 0) + 1
-    resolved: list[tuple[str | None, Uuid, Refusal | None]] = []
+        again = Refusal(ErrorCode.INVALID_REQUEST, "The topic is named twice.")
+        rows[key] = again if key in rows else _check_deletable(image, *key)
+    resolved: dict[tuple[str | None, Uuid], Refusal | None] = {}
     for (name, topic_id), refusal in rows.items():
-        topic = image.topics_by_name.get(name) if name is not None else image.topics_by_id.get(topic_id)
-        if refusal is None and topic is not None:
-            if times[topic.id] > 1:
-                refusal = Refusal(ErrorCode.INVALID_REQUEST, "The topic is named both by its name and by its id.")
+        if refusal is None:
+            topic = image.topics_by_name[name] if name is not None else image.topics_by_id[topic_id]
             name, topic_id = topic.name, topic.id
-        resolved.append((name, topic_id, refusal))
-    return resolved
+            if (name, topic_id) in resolved:
+                refusal = Refusal(ErrorCode.INVALID_REQUEST, "The topic is named both by its name and by its id.")
+        resolved[name, topic_id] = refusal
+    return [(name, topic_id, refusal) for (name, topic_id), refusal in resolved.items()]
 
 
 def _check_deletable(image: MetadataImage, name: str | None, topic_id: Uuid) -> Refusal | None:

@@ -127,6 +127,11 @@ class MetadataImage(NamedTuple):
     features: Mapping[str, int]  # finalized levels; level 0 is not written down
     next_producer_id: ProducerId
 
+    @property
+    def finalized_features_epoch(self) -> int:
+        """By which clients order the feature levels that different brokers tell them."""
+        return self.offset
+
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
         found = self.topics_by_name.get(topic)
         return None if found is None else found.partitions.get(partition)
