@@ -53,6 +53,9 @@ XERIAL_CHUNK_BYTES = 32 * 1024
 SNAPPY_RATIO_MAX = 22
 
 LZ4_MAGIC = 0x184D2204
+# Version 1, independent blocks of at most 64 KiB, no checksums but the header's own, which is the last byte.
+LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
+LZ4_CHUNK_BYTES = 64 * 1024
 LZ4_BLOCK_BYTES_MAX = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 LZ4_UNCOMPRESSED_BIT = 0x8000_0000
 
@@ -71,10 +74,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     if codec == Codec.SNAPPY:
         return _compress_xerial(data)
     if codec == Codec.LZ4:
-        fast = level is None or level == LZ4_LEVEL_FAST
-        lz4 = _cramjam().lz4.Compressor(level=0 if fast else level, content_checksum=False, block_linked=False)
-        lz4.compress(bytes(data))  # it takes no other kind of buffer
-        return bytes(lz4.finish())
+        return _compress_lz4(data, level)
     if codec == Codec.ZSTD:
         return bytes(_cramjam().zstd.compress(data, level=ZSTD_LEVEL if level is None else level))
     assert codec == Codec.NONE
@@ -191,6 +191,28 @@ def _decompress_bounded(name: str, data: Buffer, bound: int, size_max: int) -> b
         hint = f", or unpacks to more than {size_max} bytes" if bound > size_max else ""
         raise DecompressionError(f"{name}: {problem}{hint}") from None
     return bytes(memoryview(out)[:size])
+
+
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    lz4 = _cramjam().lz4
+    if level is not None and level != LZ4_LEVEL_FAST:
+        # The library heeds the level only here. These frames have block checksums, which Kafka reads as well.
+        thorough = lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+        thorough.compress(bytes(data))
+        return bytes(thorough.finish())
+    view = memoryview(data)
+    out = bytearray(LZ4_HEADER)
+    for start in range(0, len(view), LZ4_CHUNK_BYTES):
+        chunk = view[start : start + LZ4_CHUNK_BYTES]
+        block = memoryview(lz4.compress_block(chunk, store_size=False))
+        if len(block) < len(chunk):
+            out += _UINT32_LE.pack(len(block))
+            out += block
+        else:
+            out += _UINT32_LE.pack(len(chunk) | LZ4_UNCOMPRESSED_BIT)
+            out += chunk
+    out += bytes(4)  # a block of no bytes ends the frame
+    return bytes(out)
 
 
 def _skippable_frame_end(data: memoryview, position: int, magic: int) -> int | None:
