@@ -7,7 +7,7 @@ Defaults are Kafka's except where one node must be able to start from nothing: `
 from collections.abc import Mapping
 
 from barnabas.config.endpoints import ENDPOINTS, PROTOCOL_MAP, SERVERS, UPPER_CASE, VOTERS, Endpoint, Server, Voter
-from barnabas.config.setting import Config, Update, boolean, double, integer, long, names, string
+from barnabas.config.setting import DISTINCT, Config, Update, boolean, double, integer, long, names, string
 from barnabas.config.validation import (
     ConfigError,
     at_least,
@@ -60,10 +60,9 @@ class BrokerConfig(Config):
             "PLAINTEXT": "PLAINTEXT",
             "SSL": "SSL",
             "SASL_PLAINTEXT": "SASL_PLAINTEXT",
-            "CONTROLLER": "PLAINTEXT",
         },
         notation=PROTOCOL_MAP,
-        help="Security protocol of each listener name, as NAME:PROTOCOL.",
+        help="Security protocol of each listener name, as NAME:PROTOCOL; a controller listener may be missing here.",
     )
     controller_listener_names: tuple[str, ...] = names(
         "controller.listener.names",
@@ -158,6 +157,7 @@ class BrokerConfig(Config):
         "log.cleanup.policy",
         ("delete",),
         some_of("compact", "delete"),
+        notation=DISTINCT,
         update=CLUSTER_WIDE,
         help="Default of cleanup.policy of topics.",
     )
@@ -404,11 +404,17 @@ class BrokerConfig(Config):
     def data_directory(self) -> str:
         return (self.log_dirs or self.log_dir)[0]
 
+    def security_protocol(self, listener_name: str) -> str | None:
+        """None where the listener is unknown. Controllers speak plainly unless the map says otherwise."""
+        protocol = self.listener_security_protocol_map.get(listener_name)
+        if protocol is None and listener_name in self.controller_listener_names:
+            return None if "listener.security.protocol.map" in self.overrides else "PLAINTEXT"
+        return protocol
+
     def _check_listeners(self) -> None:
-        known = self.listener_security_protocol_map
         listening = {endpoint.listener_name for endpoint in self.listeners}
         for endpoint in (*self.listeners, *(self.advertised_listeners or ())):
-            protocol = known.get(endpoint.listener_name)
+            protocol = self.security_protocol(endpoint.listener_name)
             if protocol is None:
                 raise ConfigError(f"listeners: {endpoint} has a name that listener.security.protocol.map does not list")
             if protocol != "PLAINTEXT":
@@ -423,12 +429,19 @@ class BrokerConfig(Config):
             raise ConfigError(f"inter.broker.listener.name: {name!r} is not allowed; listeners has no such name")
 
 
-def effective(static: BrokerConfig, *dynamic: Mapping[str, str]) -> BrokerConfig:
-    """The config with dynamic values on top, the last mapping strongest. What cannot change at run time is left out."""
+def effective(static: BrokerConfig, *dynamic: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
+    """The config with dynamic values on top, the last mapping strongest, and what could not be used of them."""
     overrides = dict(static.overrides)
+    complaints: list[str] = []
     for layer in dynamic:
-        overrides.update((name, text) for name, text in layer.items() if is_dynamic(name))
-    return BrokerConfig(overrides)
+        usable, unusable = BrokerConfig.usable(layer)
+        complaints += unusable
+        for name, text in usable.items():
+            if is_dynamic(name):
+                overrides[name] = text
+            else:
+                complaints.append(f"{name} cannot change while the broker runs")
+    return BrokerConfig(overrides), complaints
 
 
 def is_dynamic(name: str) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum, IntEnum
 from typing import Any, ClassVar, Final, NamedTuple
 
-from barnabas.config.validation import Allowed, ConfigError
+from barnabas.config.validation import Allowed, ConfigError, OutOfRange
 
 
 class ValueType(IntEnum):
@@ -51,6 +51,13 @@ class Notation(NamedTuple):
 
     decode: Callable[[Any], Any]  # raises ValueError with words for people
     encode: Callable[[Any], str]
+
+
+def _distinct(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+DISTINCT: Final = Notation(_distinct, ",".join)  # a name that stands in the list twice counts once
 
 
 class Setting:
@@ -100,14 +107,14 @@ class Setting:
         try:
             value = _DECODE[self.type](text.strip())
         except ValueError:
-            raise self.error(text, f"it must be {_TYPE_WORDS[self.type]}") from None
+            raise ConfigError(self._complaint(text, f"it must be {_TYPE_WORDS[self.type]}")) from None
         if self.allowed is not None and not self.allowed.accepts(value):
-            raise self.error(text, f"it must be {self.allowed.words}")
+            raise OutOfRange(self._complaint(text, f"it must be {self.allowed.words}"))
         if self.notation is not None:
             try:
                 value = self.notation.decode(value)
             except ValueError as error:
-                raise self.error(text, str(error)) from None
+                raise ConfigError(self._complaint(text, str(error))) from None
         return value
 
     def encode(self, value: Any) -> str | None:
@@ -120,11 +127,13 @@ class Setting:
             return "true" if value else "false"
         if self.type is ValueType.LIST:
             return ",".join(value)
+        if self.type is ValueType.DOUBLE:
+            return _encode_double(value)
         return str(value)
 
-    def error(self, text: str, words: str) -> ConfigError:
+    def _complaint(self, text: str, words: str) -> str:
         shown = "the value" if self.sensitive else repr(text)
-        return ConfigError(f"{self.name}: {shown} is not allowed; {words}")
+        return f"{self.name}: {shown} is not allowed; {words}"
 
 
 def _decode_boolean(text: str) -> bool:
@@ -153,9 +162,19 @@ def _decode_whole_number(bits: int) -> Callable[[str], int]:
 
 
 def _decode_double(text: str) -> float:
-    if "_" in text:
+    value = float(text)
+    if "_" in text or value != value:  # float() would take 1_000 and nan
         raise ValueError
-    return float(text)
+    return value
+
+
+def _encode_double(value: float) -> str:
+    """As Java writes a double: 1.0E-5 rather than 1e-05."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(float(value))
+    shortest = next(text for text in (f"{value:.{places}e}" for places in range(1, 18)) if float(text) == value)
+    digits, _, exponent = shortest.partition("e")
+    return f"{digits}E{int(exponent)}"
 
 
 def _decode_list(text: str) -> tuple[str, ...]:
@@ -235,6 +254,28 @@ class Config(metaclass=ConfigClass):
     def value(self, name: str) -> Any:
         """The value by Kafka's name. KeyError where there is no such setting."""
         return getattr(self, self.SETTINGS[name].attribute)
+
+    @classmethod
+    def usable(cls, overrides: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+        """What of these can be used, and what is wrong with the rest.
+
+        For values that were written down long ago, perhaps by another version: they must not keep a broker from
+        starting. New values are checked before they are written down.
+        """
+        good: dict[str, str] = {}
+        complaints: list[str] = []
+        for name, text in overrides.items():
+            setting = cls.SETTINGS.get(name)
+            if setting is None:
+                complaints.append(f"{name} is unknown")
+                continue
+            try:
+                setting.decode(text)
+            except ConfigError as error:
+                complaints.append(str(error))
+            else:
+                good[name] = text
+        return good, complaints
 
     def _fill(self, overrides: Mapping[str, str], default: Callable[[Setting], Any], what: str) -> None:
         for name in overrides:

@@ -5,10 +5,10 @@ shown, as in a Kafka without tiered storage; only `remote.storage.enable=true` i
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from barnabas.config.broker import BrokerConfig
-from barnabas.config.setting import Config, Setting, Synonym, boolean, double, integer, long, names, string
+from barnabas.config.setting import DISTINCT, Config, Setting, Synonym, boolean, double, integer, long, names, string
 from barnabas.config.validation import (
     ConfigError,
     at_least,
@@ -31,6 +31,7 @@ class TopicConfig(Config):
         "cleanup.policy",
         ("delete",),
         some_of("compact", "delete"),
+        notation=DISTINCT,
         synonyms=(Synonym("log.cleanup.policy"),),
         help="What happens to old segments: delete drops them by age and size, compact keeps the last value of a key.",
     )
@@ -260,23 +261,32 @@ class TopicConfig(Config):
 
     def __init__(self, overrides: Mapping[str, str], broker: BrokerConfig) -> None:
         self._fill(overrides, lambda setting: inherited(setting, broker), "topic")
-        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
-            raise ConfigError(
-                f"min.compaction.lag.ms: {self.min_compaction_lag_ms} is not allowed; it must be at most "
-                f"max.compaction.lag.ms, which is {self.max_compaction_lag_ms}"
-            )
-        if self.remote_storage_enable:
-            raise ConfigError("remote.storage.enable: 'true' is not allowed; this broker has no tiered storage")
         if self.internal_segment_bytes is not None:
             object.__setattr__(self, "segment_bytes", self.internal_segment_bytes)
+
+    @classmethod
+    def checked(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> Self:
+        """For values that someone asks for now: also refuses what does not fit together.
+
+        The constructor does not: a broker's default may change later under a topic that was fine when it was made.
+        """
+        config = cls(overrides, broker)
+        if overrides and config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+            raise ConfigError(
+                f"min.compaction.lag.ms: {config.min_compaction_lag_ms} is not allowed; it must be at most "
+                f"max.compaction.lag.ms, which is {config.max_compaction_lag_ms}"
+            )
+        if config.remote_storage_enable:
+            raise ConfigError("remote.storage.enable: 'true' is not allowed; this broker has no tiered storage")
+        return config
 
 
 def inherited(setting: Setting, broker: BrokerConfig) -> Any:
     """What a topic has where it sets nothing itself: the first synonym that its broker has, else the default."""
     for synonym in setting.synonyms:
         value = broker.value(synonym.name)
-        if value is not None and synonym.scale != 1:
-            return max(value * synonym.scale, -1)  # a negative retention in hours means no limit too
         if value is not None:
-            return value
+            scaled = value if synonym.scale == 1 else value * synonym.scale
+            # Any negative retention means no limit, in hours as in milliseconds.
+            return max(scaled, -1) if setting.name == "retention.ms" else scaled
     return setting.default

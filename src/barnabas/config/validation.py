@@ -11,6 +11,10 @@ class ConfigError(ValueError):
     """A setting that is unknown, malformed or out of range. The message names the setting and what is allowed."""
 
 
+class OutOfRange(ConfigError):
+    """The value has the right type but is not allowed."""
+
+
 class Allowed:
     __slots__ = ("accepts", "words")
 
@@ -36,17 +40,14 @@ def one_of(*names: str) -> Allowed:
 
 
 def some_of(*names: str) -> Allowed:
-    """For lists: only these names, none twice. An empty list is fine."""
-    return Allowed(
-        lambda values: len(set(values)) == len(values) and all(value in names for value in values),
-        f"a list of {', '.join(names)} without repetition",
-    )
+    """For lists: only these names. An empty list is fine."""
+    return Allowed(lambda values: all(value in names for value in values), f"a list of {', '.join(names)}")
 
 
 def one_or_more_of(*names: str) -> Allowed:
     return Allowed(
-        lambda values: len(values) > 0 and len(set(values)) == len(values) and all(value in names for value in values),
-        f"a list of one or more of {', '.join(names)} without repetition",
+        lambda values: len(values) > 0 and all(value in names for value in values),
+        f"a list of one or more of {', '.join(names)}",
     )
 
 
@@ -59,7 +60,7 @@ def not_zero() -> Allowed:
 
 
 def throttled_replicas() -> Allowed:
-    """Kafka's list for replication throttles: `*`, or `partition:broker` pairs."""
+    """Kafka's list for replication throttles."""
 
     def accepts(values: tuple[str, ...]) -> bool:
         return values == ("*",) or all(_is_replica(value) for value in values)
@@ -69,4 +70,4 @@ def throttled_replicas() -> Allowed:
 
 def _is_replica(text: str) -> bool:
     partition, colon, broker = text.partition(":")
-    return bool(colon) and partition.strip().isdecimal() and broker.strip().isdecimal()
+    return bool(colon) and partition.isdecimal() and broker.isdecimal()

@@ -131,7 +131,7 @@ def _check_configs(topic: "CreatableTopic", config: BrokerConfig) -> Refusal | N
     if nulls:
         return Refusal(ErrorCode.INVALID_CONFIG, f"A topic's configs cannot be null: {', '.join(nulls)}.")
     try:
-        TopicConfig({config.name: config.value or "" for config in topic.configs}, config)
+        TopicConfig.checked({config.name: config.value or "" for config in topic.configs}, config)
     except ConfigError as error:
         return Refusal(ErrorCode.INVALID_CONFIG, str(error))
     return None

@@ -1,0 +1,195 @@
+"""Settings of Kafka that a file may hold and that have no effect here, each with the reason.
+
+Nothing is accepted and ignored in silence: whoever loads one of these is told. A setting moves from here to `broker`
+on the day on which something honours it. Imported only where a name is not a setting, to keep starting quick.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_NAMES_BY_REASON = {
+    "it exists for tests of Apache Kafka itself": """
+        controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
+        group.consumer.regex.refresh.interval.ms group.share.initialize.retry.interval.ms
+        group.share.persister.class.name internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
+        internal.metadata.max.batch.size.in.bytes log.initial.task.delay.ms producer.id.expiration.check.interval.ms
+        remote.log.index.file.cache.ttl.ms remote.log.manager.task.retry.backoff.max.ms
+        remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter server.max.startup.time.ms
+        share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.state.topic.prune.interval.ms
+        unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
+    """,
+    "a broker is one process with one event loop and has no such threads": """
+        background.threads group.coordinator.background.threads group.coordinator.threads num.io.threads
+        num.network.threads num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads
+    """,
+    "a waiting request is an object that ends by itself; nothing is ever purged": """
+        delete.records.purgatory.purge.interval.requests fetch.purgatory.purge.interval.requests
+        producer.purgatory.purge.interval.requests share.fetch.purgatory.purge.interval.requests
+    """,
+    "it names a Java class, which a Python broker cannot load": """
+        alter.config.policy.class.name authorizer.class.name client.quota.callback.class config.providers
+        create.topic.policy.class.name kafka.metrics.polling.interval.secs kafka.metrics.reporters metric.reporters
+        principal.builder.class replica.selector.class sasl.client.callback.handler.class
+        sasl.login.callback.handler.class sasl.login.class sasl.oauthbearer.jwt.retriever.class
+        sasl.oauthbearer.jwt.validator.class sasl.server.callback.handler.class security.providers
+        ssl.engine.factory.class ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation
+        ssl.trustmanager.algorithm
+    """,
+    "metrics are counted without samples and windows": """
+        metrics.num.samples metrics.recording.level metrics.sample.window.ms
+    """,
+    "there is no tiered storage": """
+        follower.fetch.last.tiered.offset.enable remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
+        remote.log.index.file.cache.total.size.bytes remote.log.manager.copier.thread.pool.size
+        remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num
+        remote.log.manager.copy.quota.window.size.seconds remote.log.manager.expiration.thread.pool.size
+        remote.log.manager.fetch.max.bytes.per.second remote.log.manager.fetch.quota.window.num
+        remote.log.manager.fetch.quota.window.size.seconds remote.log.manager.follower.thread.pool.size
+        remote.log.manager.task.interval.ms remote.log.manager.thread.pool.size
+        remote.log.metadata.custom.metadata.max.bytes remote.log.metadata.manager.class.name
+        remote.log.metadata.manager.class.path remote.log.metadata.manager.impl.prefix
+        remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks remote.log.reader.threads
+        remote.log.storage.manager.class.name remote.log.storage.manager.class.path
+        remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
+    """,
+    "there are no share groups": """
+        group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
+        group.share.heartbeat.interval.ms group.share.max.assignment.interval.ms
+        group.share.max.delivery.count.limit group.share.max.heartbeat.interval.ms
+        group.share.max.partition.max.record.locks group.share.max.record.lock.duration.ms
+        group.share.max.session.timeout.ms group.share.max.share.sessions group.share.max.size
+        group.share.min.assignment.interval.ms group.share.min.delivery.count.limit
+        group.share.min.heartbeat.interval.ms group.share.min.partition.max.record.locks
+        group.share.min.record.lock.duration.ms group.share.min.session.timeout.ms
+        group.share.partition.max.record.locks group.share.record.lock.duration.ms group.share.session.timeout.ms
+        share.coordinator.append.linger.ms share.coordinator.cached.buffer.max.bytes
+        share.coordinator.load.buffer.size share.coordinator.snapshot.update.records.per.snapshot
+        share.coordinator.state.topic.compression.codec share.coordinator.state.topic.min.isr
+        share.coordinator.state.topic.num.partitions share.coordinator.state.topic.replication.factor
+        share.coordinator.state.topic.segment.bytes share.coordinator.threads share.coordinator.write.timeout.ms
+    """,
+    "there are no streams groups": """
+        group.streams.assignment.interval.ms group.streams.heartbeat.interval.ms
+        group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
+        group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
+        group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
+        group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms
+        group.streams.num.standby.replicas group.streams.session.timeout.ms
+    """,
+    "a broker has one data directory": """
+        alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
+        cordoned.log.dirs log.dir.failure.timeout.ms
+    """,
+    "two-phase commit is not supported": """
+        transaction.two.phase.commit.enable
+    """,
+    "the buffer that it sizes does not exist here": """
+        group.coordinator.cached.buffer.max.bytes offsets.load.buffer.size replica.socket.receive.buffer.bytes
+        transaction.state.log.load.buffer.size
+    """,
+    "TLS, SASL, tokens and authorization are not available yet": """
+        connection.failed.authentication.delay.ms connections.max.reauth.ms
+        delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.max.lifetime.ms
+        delegation.token.secret.key early.start.listeners sasl.enabled.mechanisms sasl.jaas.config
+        sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
+        sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+        sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
+        sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+        sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.mechanism.controller.protocol
+        sasl.mechanism.inter.broker.protocol sasl.oauthbearer.assertion.algorithm
+        sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds
+        sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include
+        sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.sub
+        sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
+        sasl.oauthbearer.assertion.private.key.passphrase sasl.oauthbearer.assertion.template.file
+        sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
+        sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
+        sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.scope
+        sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
+        sasl.server.max.receive.size security.inter.broker.protocol ssl.allow.dn.changes ssl.allow.san.changes
+        ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm
+        ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
+        ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.truststore.certificates
+        ssl.truststore.location ssl.truststore.password ssl.truststore.type
+    """,
+    "compaction is not available yet": """
+        log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable log.cleaner.io.buffer.load.factor
+        log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads
+    """,
+    "consumer groups are not available yet": """
+        group.consumer.assignment.interval.ms group.consumer.assignors group.consumer.heartbeat.interval.ms
+        group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
+        group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
+        group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
+        group.consumer.min.session.timeout.ms group.consumer.session.timeout.ms group.coordinator.append.linger.ms
+        group.coordinator.rebalance.protocols group.initial.rebalance.delay.ms group.max.session.timeout.ms
+        group.max.size group.min.session.timeout.ms offset.metadata.max.bytes offsets.commit.timeout.ms
+        offsets.retention.check.interval.ms offsets.retention.minutes offsets.topic.compression.codec
+        offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes
+    """,
+    "transactions are not available yet": """
+        add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
+        transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
+        transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
+        transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.replication.factor
+        transaction.state.log.segment.bytes transactional.id.expiration.ms
+    """,
+    "quotas are not available yet": """
+        controller.quota.window.num controller.quota.window.size.seconds max.connection.creation.rate
+        quota.window.num quota.window.size.seconds replication.quota.window.num
+        replication.quota.window.size.seconds
+    """,
+    "snapshots of the metadata log are not available yet": """
+        metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
+        metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
+        metadata.max.retention.bytes metadata.max.retention.ms
+    """,
+    "clusters of several nodes are not available yet": """
+        auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.session.timeout.ms
+        controlled.shutdown.enable controller.quorum.append.linger.ms controller.quorum.auto.join.enable
+        controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
+        controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
+        controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
+        controller.socket.timeout.ms initial.broker.registration.timeout.ms leader.imbalance.check.interval.seconds
+        num.replica.fetchers replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
+        replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.lag.time.max.ms replica.socket.timeout.ms
+        request.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+    """,
+    "this limit is not enforced yet": """
+        max.connections.per.ip.overrides queued.max.request.bytes
+    """,
+    "Kafka 4 has no such setting any more": """
+        broker.id.generation.enable control.plane.listener.name controlled.shutdown.max.retries
+        controlled.shutdown.retry.backoff.ms delegation.token.master.key inter.broker.protocol.version
+        log.message.downconversion.enable log.message.format.version log.message.timestamp.difference.max.ms
+        offsets.commit.required.acks reserved.broker.max.id zookeeper.connect zookeeper.connection.timeout.ms
+        zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable zookeeper.session.timeout.ms
+        zookeeper.set.acl
+    """,
+}
+# A broker that started without these would protect less than its owner believes: no warning, a refusal.
+DANGERS: Mapping[str, str] = MappingProxyType(
+    {
+        "authorizer.class.name": "there is no authorization yet, so everyone could read and write everything",
+        "security.inter.broker.protocol": "only PLAINTEXT is available yet",
+    }
+)
+_REASONS_BY_PREFIX = {
+    "listener.name.": "settings of single listeners are not available yet",
+    "rsm.config.": "there is no tiered storage",
+    "rlmm.config.": "there is no tiered storage",
+    "config.providers.": "it names a Java class, which a Python broker cannot load",
+}
+
+REASONS: Mapping[str, str] = MappingProxyType(
+    {name: reason for reason, names in _NAMES_BY_REASON.items() for name in names.split()}
+)
+
+
+def reason(name: str) -> str | None:
+    """Why the setting has no effect, as the end of a sentence; None where the name is unknown."""
+    found = REASONS.get(name)
+    if found is None:
+        found = next((why for prefix, why in _REASONS_BY_PREFIX.items() if name.startswith(prefix)), None)
+    return found
