@@ -61,6 +61,9 @@ class MappedFile(Protocol):
     @property
     def view(self) -> memoryview: ...
 
+    def reserve(self, position: int, size: int) -> None:
+        """Writes zeros there through the file, so that a full disk is an OSError now and not a fault at the touch."""
+
     def resize(self, size: int) -> None:
         """Grows with zeros or cuts. Views taken before are invalid afterwards."""
 
@@ -97,6 +100,9 @@ class Disk(Protocol):
     def remove_directory(self, path: str) -> None:
         """With everything in it."""
 
+    def sync_file(self, path: str) -> None:
+        """As `File.sync`, for a file that need not be open. FileNotFoundError where there is none."""
+
     def sync_directory(self, path: str) -> None: ...
 
     def read_bytes(self, path: str) -> bytes: ...
@@ -127,8 +133,11 @@ class Socket(Protocol):
     def receive_into(self, buffer: memoryview) -> int:
         """Bytes received; 0 at the end of the stream. BlockingIOError where there is nothing yet."""
 
-    def send(self, data: Buffer) -> int:
-        """Bytes taken, perhaps fewer than given. BlockingIOError where the peer's window is full."""
+    def send(self, data: Buffer, more: bool = False) -> int:
+        """Bytes taken, perhaps fewer than given. BlockingIOError where the peer's window is full.
+
+        `more` says that other bytes follow at once, so that they may share a packet.
+        """
 
     def send_file(self, file: File, position: int, size: int) -> int:
         """As `send`, from a file, without passing through Python. 0 where the file has ended."""
@@ -145,12 +154,15 @@ class Listener(Protocol):
     def address(self) -> Address:
         """As bound: a port of 0 has become a real one."""
 
+    def start(self, accept: Callable[[Socket], None]) -> None:
+        """Until then, peers that connect wait."""
+
     def close(self) -> None: ...
 
 
 class Network(Protocol):
-    def listen(self, host: str, port: int, accept: Callable[[Socket], None]) -> Listener:
-        """OSError where the address cannot be bound."""
+    def listen(self, host: str, port: int) -> Listener:
+        """Takes the address; OSError where it cannot be had."""
 
     async def connect(self, host: str, port: int) -> Socket: ...
 

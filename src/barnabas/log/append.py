@@ -1,0 +1,211 @@
+"""Whether the leader may append what a producer sent, and the answer to it.
+
+The checks are Kafka's, in its order, on the batch header alone: no record is looked at unless the topic asks for it
+(`cleanup.policy=compact` needs keys, `message.timestamp.before.max.ms` needs every timestamp).
+Differs from Kafka: broken records under a matching CRC, or a header whose largest timestamp is not that of its
+records, are stored as they came.
+Always holds: checking changes nothing. Does not know: offsets, sequences of producers, files.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from barnabas.config.topic import LONG_MAX, TopicConfig
+from barnabas.errors import ErrorCode
+from barnabas.protocol.compression import Codec
+from barnabas.protocol.record_batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD_BYTES,
+    BatchHeader,
+    InvalidRecordBatch,
+    OldMessageFormat,
+    crc_matches,
+    decode_records,
+    read_header,
+)
+from barnabas.types import NO_OFFSET, NO_TIMESTAMP_MS, Offset
+
+RecordError = tuple[int, str]  # index in the batch, and what is wrong with it
+
+_CODECS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+_OLD_MESSAGE_BYTES_MIN = 14  # of a message in format 0, behind its offset and length
+_MAGIC_POSITION = 16
+
+
+class AppendOrigin(IntEnum):
+    """Who appends. Only clients are checked for what only brokers may write."""
+
+    CLIENT = 0
+    COORDINATOR = 1  # group and transaction coordinators, and the controller
+
+
+class AppendInfo(NamedTuple):
+    """What became of one append. Where `error` is not NONE nothing was written."""
+
+    error: ErrorCode = ErrorCode.NONE
+    base_offset: Offset = NO_OFFSET
+    end_offset: Offset = NO_OFFSET
+    log_append_time_ms: int = NO_TIMESTAMP_MS
+    log_start_offset: Offset = NO_OFFSET
+    duplicate: bool = False  # written before: these are the offsets of then
+    error_message: str | None = None
+    record_errors: tuple[RecordError, ...] = ()
+
+    @classmethod
+    def failed(
+        cls, error: ErrorCode, error_message: str | None = None, record_errors: tuple[RecordError, ...] = ()
+    ) -> "AppendInfo":
+        return cls(error, error_message=error_message, record_errors=record_errors)
+
+
+class AppendRules:
+    """The settings that every append needs, as plain attributes."""
+
+    __slots__ = (
+        "codec",
+        "codec_level",
+        "is_compacted",
+        "max_message_bytes",
+        "needs_records",
+        "segment_bytes",
+        "segment_ms",
+        "stamps_append_time",
+        "timestamp_after_max_ms",
+        "timestamp_before_max_ms",
+    )
+
+    def __init__(self, config: TopicConfig) -> None:
+        self.max_message_bytes = config.max_message_bytes
+        self.segment_bytes = config.segment_bytes
+        self.segment_ms = config.segment_ms
+        self.stamps_append_time = config.message_timestamp_type == "LogAppendTime"
+        self.timestamp_before_max_ms = config.message_timestamp_before_max_ms
+        self.timestamp_after_max_ms = config.message_timestamp_after_max_ms
+        self.is_compacted = "compact" in config.cleanup_policy
+        self.codec = _CODECS.get(config.compression_type)  # None: stored as the producer packed it
+        levels = {
+            Codec.GZIP: config.compression_gzip_level,
+            Codec.LZ4: config.compression_lz4_level,
+            Codec.ZSTD: config.compression_zstd_level,
+        }
+        self.codec_level = None if self.codec is None else levels.get(self.codec)
+        checks_every_timestamp = not self.stamps_append_time and self.timestamp_before_max_ms != LONG_MAX
+        self.needs_records = self.is_compacted or checks_every_timestamp
+
+
+def check_client_batch(batch: memoryview, header: BatchHeader, rules: AppendRules, now_ms: int) -> AppendInfo | None:
+    """None where a client may append this batch, else the answer to it.  # benchmarks/log_append.py"""
+    if header.base_offset != 0:
+        return AppendInfo.failed(ErrorCode.INVALID_RECORD, "the base offset of a new batch must be 0")
+    refused = check_batch(batch, header, rules)
+    if refused is not None:
+        return refused
+    last_offset_delta = header.last_offset_delta
+    if last_offset_delta < 0 or last_offset_delta + 1 != header.record_count:
+        return AppendInfo.failed(
+            ErrorCode.INVALID_RECORD, f"{header.record_count} records cannot end at offset {last_offset_delta}"
+        )
+    attributes = header.attributes
+    if attributes & CONTROL_BIT:
+        return AppendInfo.failed(ErrorCode.INVALID_RECORD, "clients may not write control records")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        return AppendInfo.failed(ErrorCode.INVALID_RECORD, "a producer id needs a sequence number")
+    if rules.needs_records:
+        refused = _check_records(batch, rules, now_ms)
+        if refused is not None:
+            return refused
+    if attributes & LOG_APPEND_TIME_BIT:
+        return AppendInfo.failed(ErrorCode.INVALID_TIMESTAMP, "producers may not mark a batch as stamped by the broker")
+    if not rules.stamps_append_time and header.max_timestamp_ms - now_ms > rules.timestamp_after_max_ms:
+        return AppendInfo.failed(ErrorCode.INVALID_TIMESTAMP, _timestamp_words(header.max_timestamp_ms, rules, now_ms))
+    return None
+
+
+def check_batch(batch: memoryview, header: BatchHeader, rules: AppendRules) -> AppendInfo | None:
+    """What holds for whoever appends as leader: the size, the CRC, the codec."""
+    if len(batch) > rules.max_message_bytes:
+        return AppendInfo.failed(
+            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes where {rules.max_message_bytes} are allowed"
+        )
+    if len(batch) > rules.segment_bytes:
+        return AppendInfo.failed(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {len(batch)} bytes where a segment has {rules.segment_bytes}"
+        )
+    if not crc_matches(batch, 0, header):
+        return AppendInfo.failed(ErrorCode.CORRUPT_MESSAGE, "the CRC does not match")
+    if header.attributes & CODEC_MASK > Codec.ZSTD:
+        return AppendInfo.failed(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "unknown codec")
+    return None
+
+
+def _check_records(batch: memoryview, rules: AppendRules, now_ms: int) -> AppendInfo | None:
+    try:
+        records = decode_records(batch)
+    except InvalidRecordBatch as problem:
+        return AppendInfo.failed(ErrorCode.INVALID_RECORD, str(problem))
+    if rules.is_compacted:
+        keyless = tuple((n, "a compacted topic needs keys") for n, record in enumerate(records) if record.key is None)
+        if keyless:
+            return AppendInfo.failed(ErrorCode.INVALID_RECORD, "records without a key in a compacted topic", keyless)
+    if rules.stamps_append_time:
+        return None
+    outside = tuple(
+        (number, _timestamp_words(record.timestamp_ms, rules, now_ms))
+        for number, record in enumerate(records)
+        if record.timestamp_ms != NO_TIMESTAMP_MS
+        and not -rules.timestamp_after_max_ms <= now_ms - record.timestamp_ms <= rules.timestamp_before_max_ms
+    )
+    if outside:
+        return AppendInfo.failed(ErrorCode.INVALID_TIMESTAMP, outside[0][1], outside)
+    return None
+
+
+def _timestamp_words(timestamp_ms: int, rules: AppendRules, now_ms: int) -> str:
+    earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
+    return f"timestamp {timestamp_ms} is not within {max(earliest, 0)} and {latest}"
+
+
+def malformed(batches: memoryview) -> AppendInfo:
+    """The answer to bytes that do not begin with a whole batch of format 2."""
+    try:
+        header = read_header(batches, 0)
+    except OldMessageFormat as problem:
+        return AppendInfo.failed(ErrorCode.INVALID_RECORD, f"{problem}, where only 2 is accepted")
+    except InvalidRecordBatch as problem:
+        if _is_cut_short(batches):
+            return AppendInfo.failed(ErrorCode.INVALID_RECORD, "there is no whole batch")
+        return AppendInfo.failed(ErrorCode.CORRUPT_MESSAGE, str(problem))
+    return AppendInfo.failed(
+        ErrorCode.INVALID_RECORD, f"a batch of {header.size_bytes} bytes where {len(batches)} were sent"
+    )
+
+
+def check_surplus(surplus: memoryview) -> AppendInfo | None:
+    """What follows the first batch: remains of another are dropped, as Kafka does; a whole one is refused."""
+    if _is_cut_short(surplus):
+        return None
+    length = int.from_bytes(surplus[8:12], "big", signed=True)
+    magic = surplus[_MAGIC_POSITION]
+    if length < _OLD_MESSAGE_BYTES_MIN or magic > 2:
+        return AppendInfo.failed(ErrorCode.CORRUPT_MESSAGE, "what follows the batch is none")
+    return AppendInfo.failed(ErrorCode.INVALID_RECORD, "exactly one batch per partition is accepted")
+
+
+def _is_cut_short(data: memoryview) -> bool:
+    """Whether these may be the first bytes of a batch whose rest is missing."""
+    if len(data) < LOG_OVERHEAD_BYTES:
+        return True
+    length = int.from_bytes(data[8:12], "big", signed=True)
+    if length < _OLD_MESSAGE_BYTES_MIN:
+        return False
+    if len(data) <= _MAGIC_POSITION:
+        return True
+    return data[_MAGIC_POSITION] <= 2 and LOG_OVERHEAD_BYTES + length > len(data)

@@ -1,0 +1,123 @@
+"""What of a log is not on the platter yet, and the recovery point below which everything is.
+
+Always holds: the recovery point rises only after a sync that covers it, and falls with a truncation; a sync that began
+before the truncation counts for nothing. The owner of the log notes changes; `flush` may run on another thread.
+No lock is needed: what `flush` takes away is popped one by one, what it finished is published in one assignment, and
+changes are counted, so that one made during a sync stays to be done. Does not know: when a flush is due.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+from barnabas.log.leader_epochs import LEADER_EPOCH_FILE_NAME, LeaderEpochs
+from barnabas.log.segments import Segments
+from barnabas.runtime.interfaces import Disk
+from barnabas.types import Offset
+
+
+class Flusher:
+    __slots__ = (
+        "_directory",
+        "_directory_changes",
+        "_directory_changes_done",
+        "_disk",
+        "_epoch_changes",
+        "_epoch_changes_done",
+        "_floor",
+        "_paths",
+        "_synced",
+        "_truncations",
+    )
+
+    def __init__(self, disk: Disk, directory: str, recovery_point: Offset) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._paths: deque[str] = deque()  # files of finished segments; those of the active one are always unsynced
+        self._truncations = 0
+        self._floor = recovery_point  # what the last truncation left
+        self._synced = (0, recovery_point)  # truncations when the sync began, and the offset that it reached
+        self._directory_changes = 0
+        self._directory_changes_done = 0
+        self._epoch_changes = 0
+        self._epoch_changes_done = 0
+
+    @property
+    def recovery_point(self) -> Offset:
+        truncations, offset = self._synced
+        return max(offset, self._floor) if truncations == self._truncations else self._floor
+
+    @property
+    def has_finished_segments(self) -> bool:
+        """Whether a roll left files that only a flush makes safe."""
+        return bool(self._paths)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing but the active segment may need a sync."""
+        return not (
+            self._paths
+            or self._directory_changes_done < self._directory_changes
+            or self._epoch_changes_done < self._epoch_changes
+        )
+
+    # Noted by the owner of the log
+
+    def finished(self, paths: Iterable[str]) -> None:
+        self._paths.extend(paths)
+
+    def directory_changed(self) -> None:
+        self._directory_changes += 1
+
+    def epochs_changed(self) -> None:
+        self._epoch_changes += 1
+
+    def log_start_moved(self, offset: Offset) -> None:
+        """What was deleted needs no recovery."""
+        self._floor = max(self._floor, offset)
+
+    def truncated(self, offset: Offset) -> None:
+        floor = min(self.recovery_point, offset)
+        self._truncations += 1
+        self._floor = floor
+
+    # On any thread
+
+    def flush(self, segments: Segments, end_offset: Offset, leader_epochs: LeaderEpochs) -> None:
+        """Everything below `end_offset`, then the recovery point. OSError leaves what is undone to be done."""
+        truncations = self._truncations
+        active = segments.active
+        if end_offset > active.base_offset:
+            self._sync_file(active.log_path)
+        self._sync_finished()
+        self.sync_directory()
+        self.write_epochs(leader_epochs)
+        if truncations != self._synced[0] or end_offset > self._synced[1]:
+            self._synced = (truncations, end_offset)
+
+    def _sync_finished(self) -> None:
+        while self._paths:
+            path = self._paths.popleft()
+            try:
+                self._sync_file(path)
+            except OSError:
+                self._paths.appendleft(path)
+                raise
+
+    def _sync_file(self, path: str) -> None:
+        try:
+            self._disk.sync_file(path)
+        except FileNotFoundError:
+            return  # deleted meanwhile, or a kind of file that this segment does not have
+
+    def sync_directory(self) -> None:
+        changes = self._directory_changes
+        if self._directory_changes_done < changes:
+            self._disk.sync_directory(self._directory)
+            self._disk.sync_directory(self._directory.rpartition("/")[0] or "/")
+            self._directory_changes_done = changes
+
+    def write_epochs(self, leader_epochs: LeaderEpochs) -> None:
+        changes = self._epoch_changes
+        if self._epoch_changes_done < changes:
+            self._disk.write_atomically(f"{self._directory}/{LEADER_EPOCH_FILE_NAME}", leader_epochs.encode())
+            self._epoch_changes_done = changes

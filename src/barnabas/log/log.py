@@ -1,0 +1,599 @@
+"""One partition's log: segments in a directory, appended at one end and deleted at the other.
+
+Always holds: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset. What is in memory is what the
+next reader gets: a write that fails leaves all of these as they were. `recovery_point` moves only after a sync.
+One thread owns the log; `flush` alone may run on another meanwhile.
+Does not know: time (it is told), other replicas, who reads or writes, where its recovery point is kept.
+"""
+
+from barnabas.config.topic import TopicConfig
+from barnabas.errors import ErrorCode
+from barnabas.log.append import (
+    AppendInfo,
+    AppendOrigin,
+    AppendRules,
+    check_batch,
+    check_client_batch,
+    check_surplus,
+    malformed,
+)
+from barnabas.log.checkpoint import (
+    PARTITION_METADATA_FILE_NAME,
+    CheckpointError,
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
+from barnabas.log.file_range import FileRange
+from barnabas.log.flusher import Flusher
+from barnabas.log.leader_epochs import EpochEnd
+from barnabas.log.open_segments import OpenSegments
+from barnabas.log.producer_replay import marker_in, replay
+from barnabas.log.producer_state import PRODUCER_ID_EXPIRATION_MS
+from barnabas.log.recovery import LoadedLog, LoadRequest, load
+from barnabas.log.retention import expired_count
+from barnabas.log.segment import Segment
+from barnabas.log.segments import Segments
+from barnabas.log.time_lookup import TimestampOffset, first_at_or_after, latest
+from barnabas.log.transaction_index import AbortedTransaction
+from barnabas.protocol.record_batch import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    INT32_MAX,
+    LOG_OVERHEAD_BYTES,
+    BatchHeader,
+    InvalidRecordBatch,
+    assign,
+    crc_matches,
+    read_header,
+    recompress,
+    set_append_time,
+)
+from barnabas.runtime.interfaces import Disk
+from barnabas.types import NO_TIMESTAMP_MS, LeaderEpoch, Offset, Position, Uuid
+
+__all__ = ["AppendInfo", "AppendOrigin", "FileRange", "Log", "TimestampOffset"]
+
+
+class Log:
+    __slots__ = (
+        "_bound",
+        "_disk",
+        "_flusher",
+        "_high_watermark",
+        "_last_flush_ms",
+        "_producer_id_expiration_ms",
+        "_rules",
+        "_segments",
+        "_snapshots",
+        "config",
+        "directory",
+        "leader_epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        config: TopicConfig,
+        loaded: LoadedLog,
+        now_ms: int,
+        open_segments: OpenSegments,
+        producer_id_expiration_ms: int,
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.log_start_offset = loaded.log_start_offset  # the first that may be read
+        self.log_end_offset = loaded.log_end_offset  # the next record gets this one
+        self.producers = loaded.producers  # what the batches below log_end_offset say
+        self.leader_epochs = loaded.leader_epochs  # likewise
+        self._disk = disk
+        self._rules = AppendRules(config)
+        self._segments = Segments(disk, directory, loaded.segments, open_segments)
+        self._snapshots = loaded.snapshots
+        self._flusher = Flusher(disk, directory, loaded.recovery_point)
+        self._high_watermark = loaded.log_start_offset
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._bound: tuple[Offset, Segment | None, Position] = (-1, None, 0)  # where the last reader's limit lies
+        self._last_flush_ms = now_ms
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        config: TopicConfig,
+        now_ms: int,
+        *,
+        recovery_point: Offset = 0,
+        log_start_offset: Offset = 0,
+        clean_shutdown: bool = False,
+        topic_id: Uuid | None = None,
+        open_segments: OpenSegments | None = None,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+    ) -> "Log":
+        """Takes up what is on the disk, or begins a log where nothing is."""
+        request = LoadRequest(
+            disk=disk,
+            directory=directory,
+            config=config,
+            now_ms=now_ms,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean_shutdown=clean_shutdown,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+        )
+        loaded = load(request)
+        pool = open_segments if open_segments is not None else OpenSegments()
+        log = cls(disk, directory, config, loaded, now_ms, pool, producer_id_expiration_ms)
+        for segment in loaded.recovered:
+            log._flusher.finished(segment.paths())
+        if not clean_shutdown:
+            log._flusher.directory_changed()
+            log._flusher.epochs_changed()
+        if topic_id is not None:
+            log._keep_topic_id(topic_id)
+        log._segments.active.release()  # an idle partition holds nothing open
+        return log
+
+    def _keep_topic_id(self, topic_id: Uuid) -> None:
+        """Written once, and not synced: a crash that loses it comes before anything was synced at all."""
+        path = f"{self.directory}/{PARTITION_METADATA_FILE_NAME}"
+        if self._disk.exists(path):
+            try:
+                decode_partition_metadata(self._disk.read_bytes(path), path)
+            except CheckpointError:
+                self._disk.remove(path)
+            else:
+                return
+        file = self._disk.open(path)
+        file.write(0, encode_partition_metadata(topic_id))
+        file.close()
+        self._flusher.finished([path])
+        self._flusher.directory_changed()
+
+    def topic_id(self) -> Uuid | None:
+        """The topic that these files belong to, as they say themselves; None where they do not."""
+        path = f"{self.directory}/{PARTITION_METADATA_FILE_NAME}"
+        return decode_partition_metadata(self._disk.read_bytes(path), path) if self._disk.exists(path) else None
+
+    # Offsets
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Below this every replica in sync has everything. Its owner raises it; it falls only with the end."""
+        return self._high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: Offset) -> None:
+        offset = min(offset, self.log_end_offset)
+        if offset > self._high_watermark:
+            self._high_watermark = offset
+            self.producers.advance(offset)
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Below this no transaction is open: as far as read_committed sees."""
+        unstable = self.producers.first_unstable_offset
+        if unstable is None or unstable >= self._high_watermark:
+            return self._high_watermark
+        return max(unstable, self.log_start_offset)
+
+    @property
+    def recovery_point(self) -> Offset:
+        """Below this everything is on the platter. Whoever keeps it writes it down after a truncation at the latest."""
+        return self._flusher.recovery_point
+
+    @property
+    def size_bytes(self) -> int:
+        return self._segments.size_bytes
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Ascending, the active one last."""
+        return list(self._segments)
+
+    @property
+    def is_torn(self) -> bool:
+        """A write failed and what it left could not be cut: appends fail until that succeeds."""
+        return self._segments.active.is_torn
+
+    def update_config(self, config: TopicConfig) -> None:
+        """Takes effect at once, but for what a segment was made with."""
+        self.config = config
+        self._rules = AppendRules(config)
+
+    # Appending
+
+    def append_as_leader(
+        self, batches: memoryview, leader_epoch: LeaderEpoch, now_ms: int, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> AppendInfo:
+        """Checks one batch, gives it its offsets (in place, where it can be written to) and writes it.
+
+        A refusal is `AppendInfo.error`; OSError means that the disk failed. In both cases nothing was appended.
+        """
+        rules = self._rules
+        try:
+            header = read_header(batches, 0)
+        except InvalidRecordBatch:
+            return malformed(batches)
+        size_bytes = header[1] + LOG_OVERHEAD_BYTES
+        if size_bytes != len(batches):
+            refused = malformed(batches) if size_bytes > len(batches) else check_surplus(batches[size_bytes:])
+            if refused is not None:
+                return refused
+            batches = batches[:size_bytes]
+        if origin is AppendOrigin.CLIENT:
+            refused = check_client_batch(batches, header, rules, now_ms)
+        else:
+            refused = check_batch(batches, header, rules)
+        if refused is None and header[9] >= 0:
+            refused = self._check_producer(batches, header, origin)
+        if refused is not None:
+            return refused
+        if batches.readonly or (rules.codec is not None and header[5] & CODEC_MASK != rules.codec):
+            try:
+                batches = self._own_copy(batches, header)
+            except InvalidRecordBatch as problem:
+                return AppendInfo.failed(ErrorCode.INVALID_RECORD, str(problem))
+            if len(batches) > rules.max_message_bytes:
+                return AppendInfo.failed(ErrorCode.MESSAGE_TOO_LARGE, f"{len(batches)} bytes once packed anew")
+        append_time_ms = NO_TIMESTAMP_MS
+        max_timestamp_ms = header[8]
+        if rules.stamps_append_time:
+            append_time_ms = max_timestamp_ms = now_ms
+            set_append_time(batches, 0, now_ms)
+        base_offset = self.log_end_offset
+        assign(batches, 0, base_offset, leader_epoch)
+        self._write(batches, header, base_offset, leader_epoch, max_timestamp_ms, now_ms)
+        return AppendInfo(ErrorCode.NONE, base_offset, self.log_end_offset, append_time_ms, self.log_start_offset)
+
+    def append_as_follower(self, batches: memoryview, now_ms: int) -> AppendInfo:
+        """Appends what the leader has, offsets and all; a batch cut short at the end is left for the next fetch."""
+        first_offset = self.log_end_offset
+        position = 0
+        while len(batches) - position >= HEADER_BYTES:
+            try:
+                header = read_header(batches, position)
+            except InvalidRecordBatch as problem:
+                return AppendInfo.failed(ErrorCode.CORRUPT_MESSAGE, str(problem))
+            end = position + header.size_bytes
+            if end > len(batches):
+                break
+            if not crc_matches(batches, position, header):
+                return AppendInfo.failed(ErrorCode.CORRUPT_MESSAGE, "the CRC does not match")
+            base_offset = header.base_offset
+            if base_offset < self.log_end_offset or header.last_offset_delta < 0:
+                return AppendInfo.failed(
+                    ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {base_offset} where {self.log_end_offset} comes next"
+                )
+            batch = batches[position:end]
+            self._write(batch, header, base_offset, header.leader_epoch, header.max_timestamp_ms, now_ms)
+            position = end
+        return AppendInfo(ErrorCode.NONE, first_offset, self.log_end_offset, NO_TIMESTAMP_MS, self.log_start_offset)
+
+    def _write(
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        base_offset: Offset,
+        leader_epoch: LeaderEpoch,
+        max_timestamp_ms: int,
+        now_ms: int,
+    ) -> None:
+        size_bytes = len(batch)
+        last_offset = base_offset + header[6]
+        segment = self._segment_for(size_bytes, base_offset, last_offset, max_timestamp_ms, now_ms)
+        position = segment.append(batch, size_bytes)
+        segment.appended(position, size_bytes, base_offset, last_offset, max_timestamp_ms)
+        self.log_end_offset = last_offset + 1
+        if leader_epoch > self.leader_epochs.latest_epoch:
+            self.assign_leader_epoch(leader_epoch, base_offset)
+        if header[9] >= 0:
+            marker = marker_in(batch) if header.is_control else None
+            completed = self.producers.append(header, base_offset, timestamp_ms=max_timestamp_ms, marker=marker)
+            if completed is not None and completed.aborted:
+                producer_id, first_offset, marker_offset, _, last_stable_offset = completed
+                segment.transaction_index.append(
+                    AbortedTransaction(producer_id, first_offset, marker_offset, last_stable_offset)
+                )
+
+    def _own_copy(self, batch: memoryview, header: BatchHeader) -> memoryview:
+        """A batch that may be written to, in the codec that the topic asks for."""
+        codec = self._rules.codec
+        if codec is not None and codec != header.codec and not header.is_control:
+            return memoryview(recompress(batch, codec, level=self._rules.codec_level))
+        return memoryview(bytearray(batch))
+
+    def _check_producer(self, batch: memoryview, header: BatchHeader, origin: AppendOrigin) -> AppendInfo | None:
+        if header.is_control:
+            marker = marker_in(batch)
+            error = ErrorCode.NONE if marker is None else self.producers.check_marker(header, marker)
+            return AppendInfo.failed(error) if error != ErrorCode.NONE else None
+        error, repeated = self.producers.check(header, sequenced=origin is AppendOrigin.CLIENT)
+        if repeated is not None:
+            return AppendInfo(
+                ErrorCode.NONE,
+                repeated.base_offset,
+                repeated.last_offset + 1,
+                repeated.timestamp_ms,
+                self.log_start_offset,
+                duplicate=True,
+            )
+        return AppendInfo.failed(error) if error != ErrorCode.NONE else None
+
+    def _segment_for(
+        self, size_bytes: int, base_offset: Offset, last_offset: Offset, max_timestamp_ms: int, now_ms: int
+    ) -> Segment:
+        """The active segment, or a new one where this batch no longer belongs into it."""
+        segment = self._segments.active
+        if segment.size_bytes == 0 and last_offset - segment.base_offset <= INT32_MAX:
+            return segment
+        rules = self._rules
+        age_start_ms = segment.first_timestamp_ms
+        if age_start_ms is None or age_start_ms < 0:
+            age_start_ms = segment.age_start_ms()
+        age_ms = now_ms - segment.created_ms if age_start_ms is None else max_timestamp_ms - age_start_ms
+        if (
+            segment.size_bytes + size_bytes > rules.segment_bytes
+            or age_ms > rules.segment_ms - segment.roll_jitter_ms
+            or last_offset - segment.base_offset > INT32_MAX
+            or not segment.has_index_room(size_bytes)
+        ):
+            return self.roll(now_ms, base_offset)
+        return segment
+
+    def roll(self, now_ms: int, base_offset: Offset = 0) -> Segment:
+        """Finishes the active segment and begins the next one. An empty one stays, where its name still fits."""
+        base_offset = max(base_offset, self.log_end_offset)
+        active = self._segments.active
+        if active.size_bytes == 0 and active.base_offset == base_offset:
+            return active
+        active.finish()
+        self._flusher.finished(active.paths())
+        segment = self._segments.begin(base_offset, self.config, now_ms)
+        self._snapshots.take(base_offset, self.producers)
+        self._flusher.directory_changed()
+        return segment
+
+    # Reading
+
+    def read(
+        self, offset: Offset, size_bytes_max: int, end_offset: Offset, at_least_one: bool = True
+    ) -> FileRange | None:
+        """Where the batches from `offset` on lie, all of them below `end_offset`, in one segment.
+
+        `at_least_one` gives the first batch whole even where it is larger than asked for. None where nothing is to be
+        read: at or beyond `end_offset`, or outside the log.
+        """
+        if not self.log_start_offset <= offset < min(end_offset, self.log_end_offset):
+            return None
+        segments = self._segments
+        number = segments.number_of(offset)
+        while number < len(segments):
+            segment = segments[number]
+            position = segment.position_of(offset)
+            if position < segment.size_bytes:
+                break
+            number += 1  # compaction may have left nothing at the end of a segment
+        else:
+            return None
+        segments.used(segment)
+        size_bytes = self._end_position(segment, number, end_offset) - position
+        if size_bytes > size_bytes_max:
+            size_bytes = self._limited(segment, position, size_bytes, size_bytes_max, at_least_one)
+        return FileRange(segment.file(), position, size_bytes, segment.base_offset) if size_bytes > 0 else None
+
+    def _end_position(self, segment: Segment, number: int, end_offset: Offset) -> Position:
+        if end_offset >= self.log_end_offset:
+            return segment.size_bytes
+        if number + 1 < len(self._segments) and end_offset >= self._segments[number + 1].base_offset:
+            return segment.size_bytes
+        known_offset, known_segment, position = self._bound
+        if known_offset != end_offset or known_segment is not segment:
+            position = segment.position_of(end_offset)
+            self._bound = (end_offset, segment, position)
+        return position
+
+    def _limited(
+        self, segment: Segment, position: Position, size_bytes: int, size_bytes_max: int, at_least_one: bool
+    ) -> int:
+        if at_least_one:
+            overhead = segment.file().read(position, LOG_OVERHEAD_BYTES)
+            first_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(overhead[8:12], "big")
+            size_bytes_max = max(size_bytes_max, first_bytes)
+        return min(size_bytes, size_bytes_max)
+
+    def aborted_transactions(self, offset: Offset, found: FileRange) -> list[AbortedTransaction]:
+        """Those with records in a range that was read from `offset` on: what read_committed must skip."""
+        number = self._segments.number_of(found.segment_base_offset)
+        segment = self._segments[number]
+        if segment.base_offset != found.segment_base_offset:
+            return []  # deleted meanwhile
+        end_offset = segment.offset_index.offset_beyond(found.position + found.size_bytes)
+        if end_offset is None:
+            is_last = number + 1 == len(self._segments)
+            end_offset = self.log_end_offset if is_last else self._segments[number + 1].base_offset
+        aborted: list[AbortedTransaction] = []
+        for following in self._segments.all[number:]:
+            more, is_complete = following.transaction_index.overlapping(offset, end_offset)
+            aborted += more
+            if is_complete:
+                break
+        return aborted
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        """The first record that is at least so late; None where there is none."""
+        return first_at_or_after(self._segments.all, timestamp_ms, self.log_start_offset)
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first of the latest records; None where there is none."""
+        return latest(self._segments.all)
+
+    # Leader epochs
+
+    def assign_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
+        """An epoch begins to write here. The file waits for the next flush: until then the batches say it too."""
+        if self.leader_epochs.assign(epoch, start_offset):
+            self._flusher.epochs_changed()
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
+        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def leader_epoch_of(self, offset: Offset) -> LeaderEpoch:
+        """-1 where it is not known."""
+        return self.leader_epochs.epoch_for(offset)
+
+    # Deleting
+
+    def delete_records_before(self, offset: Offset) -> ErrorCode:
+        """Readers no longer see what lies before; whole segments go with the next `delete_old_segments`."""
+        if offset > self._high_watermark or offset < 0:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        self._move_log_start(offset)
+        return ErrorCode.NONE
+
+    def _move_log_start(self, offset: Offset) -> None:
+        if offset <= self.log_start_offset:
+            return
+        assert offset <= self.log_end_offset
+        self.log_start_offset = offset
+        self._high_watermark = max(self._high_watermark, offset)
+        self._flusher.log_start_moved(offset)
+        if self.leader_epochs.truncate_from_start(offset):
+            self._flusher.epochs_changed()
+        self.producers.advance(offset)
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Those that log start, `retention.bytes` or `retention.ms` no longer need; gives how many."""
+        count = expired_count(
+            self._segments.all,
+            self.config,
+            now_ms,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self._high_watermark,
+            log_end_offset=self.log_end_offset,
+        )
+        if count == 0:
+            return 0
+        if count == len(self._segments):
+            self.roll(now_ms)
+        self._move_log_start(self._segments[count].base_offset)
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        for segment in self._segments.delete_oldest(count, due_ms):
+            self._snapshots.remove(segment.base_offset)
+        self._flusher.directory_changed()
+        return count
+
+    def delete_files_due(self, now_ms: int) -> int:
+        """Removes files of deleted segments whose `file.delete.delay.ms` is over; gives how many."""
+        return self._segments.remove_due(now_ms)
+
+    @property
+    def next_file_deletion_ms(self) -> int | None:
+        return self._segments.next_removal_ms
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forgets producers that were silent for too long; gives how many."""
+        return self.producers.expire(now_ms, self._producer_id_expiration_ms)
+
+    # Truncating
+
+    def truncate_to(self, offset: Offset, now_ms: int) -> bool:
+        """Drops everything from `offset` on, on the platter too; gives whether there was anything.
+
+        Where the offset lies within a batch the whole batch goes, and the log ends before it.
+        """
+        assert offset >= 0
+        if offset >= self.log_end_offset:
+            if self.leader_epochs.truncate_from_end(self.log_end_offset):
+                self._flusher.epochs_changed()
+            return False
+        if offset < self._segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return True
+        self._flusher.truncated(offset)
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        number = self._segments.number_of(offset)
+        self._segments.delete_newest(number + 1, due_ms)
+        active = self._segments.active
+        end_offset = active.truncate_to(offset)
+        self._truncated_to(end_offset, now_ms)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: Offset, now_ms: int) -> None:
+        """Drops everything; the log is empty and begins at `offset`."""
+        self._flusher.truncated(min(offset, self.log_start_offset))
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        self._segments.delete_newest(0, due_ms)
+        self._segments.begin(offset, self.config, now_ms)
+        self.log_start_offset = offset
+        self.leader_epochs.clear()
+        self._truncated_to(offset, now_ms)
+
+    def _truncated_to(self, end_offset: Offset, now_ms: int) -> None:
+        self._bound = (-1, None, 0)
+        self.log_end_offset = end_offset
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self._high_watermark = min(self._high_watermark, end_offset)
+        self.leader_epochs.truncate_from_end(end_offset)
+        expiration_ms = self._producer_id_expiration_ms
+        found = self._snapshots.load_newest(end_offset, self.producers, now_ms, expiration_ms)
+        first_offset = self.log_start_offset if found is None else max(found, self.log_start_offset)
+        if first_offset < end_offset:
+            replay(self.producers, self._segments.all, first_offset, end_offset, indexed_from=end_offset)
+        self.producers.advance(self._high_watermark)
+        # At once, and not with the next flush: what is gone must not come back behind what is written next.
+        self._flusher.directory_changed()
+        self._flusher.epochs_changed()
+        self._flusher.sync_directory()
+        self._flusher.write_epochs(self.leader_epochs)
+
+    # Flushing
+
+    def flush_due(self, now_ms: int | None = None) -> bool:
+        """Whether `flush.messages` or, where the time is told, `flush.ms` asks for a flush."""
+        unsynced = self.log_end_offset - self._flusher.recovery_point
+        if unsynced >= self.config.flush_messages:
+            return True
+        return now_ms is not None and unsynced > 0 and now_ms - self._last_flush_ms >= self.config.flush_ms
+
+    @property
+    def has_unsynced_segments(self) -> bool:
+        """Whether a roll, or a recovery, left finished segments to flush: `flush_finished` in the background."""
+        return self._flusher.has_finished_segments
+
+    def flush(self, end_offset: Offset | None = None, now_ms: int | None = None) -> None:
+        """Syncs what lies below `end_offset` (by default all); may run on any thread while appends go on."""
+        reached = self.log_end_offset
+        if end_offset is not None:
+            reached = min(reached, end_offset)
+        self._flusher.flush(self._segments, reached, self.leader_epochs)
+        if now_ms is not None:
+            self._last_flush_ms = now_ms
+
+    def flush_finished(self) -> None:
+        """Syncs all segments but the active one; on any thread."""
+        self.flush(self._segments.active.base_offset)
+
+    # Ending
+
+    def close(self) -> None:
+        """A clean stop: everything synced, so that the next start reads next to nothing."""
+        active = self._segments.active
+        is_untouched = active.size_bytes == 0 and active.base_offset == 0
+        is_synced = self.log_end_offset == self._flusher.recovery_point and self._flusher.is_done
+        if not is_untouched and not is_synced:
+            active.finish()
+            self._flusher.finished(active.paths())
+            if self._snapshots.take(self.log_end_offset, self.producers):
+                self._flusher.finished([self._snapshots.path(self.log_end_offset)])
+                self._flusher.directory_changed()
+            self.flush()
+        self._segments.release()
+
+    def abandon(self) -> None:
+        """Lets go of every file as it is: the partition is about to be deleted, or the disk is broken."""
+        self._segments.release()

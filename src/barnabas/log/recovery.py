@@ -1,0 +1,232 @@
+"""From the files of a partition to a log that can be used.
+
+After a clean stop no batch is read but those behind the last index entry. After a crash everything from the recovery
+point's segment on is checked batch by batch: CRC, offsets and leader epochs that never fall. The first that fails, and
+all behind it, is cut; indexes, leader epochs and producers are taken anew from what is left.
+
+Always holds: what was below the recovery point is kept, because the point moved only after it was synced; of the rest,
+a prefix is kept. Does not know: where recovery point and log start are written down.
+"""
+
+from dataclasses import dataclass
+
+from barnabas.config.topic import TopicConfig
+from barnabas.log.checkpoint import CheckpointError
+from barnabas.log.leader_epochs import LEADER_EPOCH_FILE_NAME, LeaderEpochs
+from barnabas.log.producer_replay import ProducerSnapshots, replay, snapshot_offsets
+from barnabas.log.producer_state import ProducerStates, stray_snapshots
+from barnabas.log.scan import batches_from, headers_from
+from barnabas.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
+from barnabas.protocol.record_batch import crc_matches
+from barnabas.runtime.interfaces import Disk
+from barnabas.types import Offset
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadedLog:
+    """`segments` is never empty; its last one is the active one."""
+
+    segments: list[Segment]
+    log_start_offset: Offset
+    log_end_offset: Offset
+    recovery_point: Offset
+    producers: ProducerStates
+    leader_epochs: LeaderEpochs
+    snapshots: ProducerSnapshots
+    recovered: list[Segment]  # checked and perhaps cut, and not synced since
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    disk: Disk
+    directory: str
+    config: TopicConfig
+    now_ms: int
+    recovery_point: Offset
+    log_start_offset: Offset
+    clean_shutdown: bool
+    producer_id_expiration_ms: int
+
+    def segment(self, base_offset: Offset) -> Segment:
+        return new_segment(self.disk, self.directory, base_offset, self.config, self.now_ms)
+
+
+def new_segment(disk: Disk, directory: str, base_offset: Offset, config: TopicConfig, now_ms: int) -> Segment:
+    return Segment(
+        disk,
+        directory,
+        base_offset,
+        index_interval_bytes=config.index_interval_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        segment_jitter_ms=min(config.segment_jitter_ms, config.segment_ms),
+        now_ms=now_ms,
+    )
+
+
+def load(request: LoadRequest) -> LoadedLog:
+    disk, directory = request.disk, request.directory
+    disk.make_directories(directory)
+    names = remove_remains(disk, directory, disk.list_directory(directory))
+    segments = open_segments(request, names)
+    leader_epochs, epochs_are_known = load_leader_epochs(disk, directory)
+    recovered: list[Segment] = []
+    if not request.clean_shutdown:
+        recovered = recover(request, segments, leader_epochs)
+    log_end_offset = segments[-1].end_offset() if segments else request.log_start_offset
+    if log_end_offset < request.log_start_offset:
+        # The files went missing, or were never synced: what is left is older than everything that may be read.
+        remove_segments(disk, segments)
+        segments, recovered, log_end_offset = [], [], request.log_start_offset
+    if not segments:
+        segments = [request.segment(request.log_start_offset)]
+        segments[0].create()
+    log_start_offset = max(request.log_start_offset, segments[0].base_offset)
+    if not epochs_are_known:
+        rebuild_leader_epochs(segments, leader_epochs)
+    leader_epochs.truncate_from_end(log_end_offset)
+    leader_epochs.truncate_from_start(log_start_offset)
+    trusted_offset = recovered[0].base_offset if recovered else log_end_offset
+    producers, snapshots = load_producers(request, names, segments, log_start_offset, log_end_offset, trusted_offset)
+    return LoadedLog(
+        segments=segments,
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+        recovery_point=log_end_offset if request.clean_shutdown else min(request.recovery_point, log_end_offset),
+        producers=producers,
+        leader_epochs=leader_epochs,
+        snapshots=snapshots,
+        recovered=recovered,
+    )
+
+
+def remove_remains(disk: Disk, directory: str, names: list[str]) -> list[str]:
+    """Removes what an earlier run meant to delete, and indexes without a log; gives the names that stay."""
+    logs = {name[: -len(LOG_SUFFIX)] for name in names if name.endswith(LOG_SUFFIX)}
+    kept = []
+    for name in names:
+        stem, _, suffix = name.partition(".")
+        is_orphan = "." + suffix in SEGMENT_SUFFIXES and stem.isdecimal() and stem not in logs
+        if name.endswith((DELETED_SUFFIX, ".tmp")) or is_orphan:
+            disk.remove(f"{directory}/{name}")
+        else:
+            kept.append(name)
+    return kept
+
+
+def open_segments(request: LoadRequest, names: list[str]) -> list[Segment]:
+    segments = []
+    for name in names:  # sorted, and the names have leading zeros: by base offset
+        stem = name[: -len(LOG_SUFFIX)]
+        if name.endswith(LOG_SUFFIX) and stem.isdecimal():
+            segment = request.segment(int(stem))
+            segment.load()
+            segments.append(segment)
+    return segments
+
+
+def load_leader_epochs(disk: Disk, directory: str) -> tuple[LeaderEpochs, bool]:
+    """And whether the file was there and whole."""
+    path = f"{directory}/{LEADER_EPOCH_FILE_NAME}"
+    if not disk.exists(path):
+        return LeaderEpochs(), False
+    try:
+        return LeaderEpochs.decode(disk.read_bytes(path), path), True
+    except CheckpointError:
+        return LeaderEpochs(), False
+
+
+def rebuild_leader_epochs(segments: list[Segment], leader_epochs: LeaderEpochs) -> None:
+    """From every batch: the file is lost, or has never been written."""
+    leader_epochs.clear()
+    for segment in segments:
+        for _, header in headers_from(segment.file(), 0, segment.size_bytes) if segment.size_bytes else ():
+            if header.leader_epoch > leader_epochs.latest_epoch:
+                leader_epochs.assign(header.leader_epoch, header.base_offset)
+        if segment is not segments[-1]:
+            segment.release()
+
+
+def recover(request: LoadRequest, segments: list[Segment], leader_epochs: LeaderEpochs) -> list[Segment]:
+    """Checks the segments from the recovery point on, and drops those behind a cut. Gives the checked ones."""
+    first = 0
+    while first + 1 < len(segments) and segments[first + 1].base_offset <= request.recovery_point:
+        first += 1
+    unchecked = segments[first:]
+    if unchecked:
+        leader_epochs.truncate_from_end(unchecked[0].base_offset)
+    for number, segment in enumerate(unchecked):
+        end_offset, is_cut = recover_segment(segment, leader_epochs)
+        following = unchecked[number + 1 :]
+        # A tail may be lost without a trace, at the end of a batch. Then the next segment does not continue this one;
+        # only compaction leaves such gaps rightly.
+        is_gap = bool(following) and following[0].base_offset != end_offset
+        if following and (is_cut or (is_gap and "compact" not in request.config.cleanup_policy)):
+            remove_segments(request.disk, following)
+            del segments[first + number + 1 :]
+            return unchecked[: number + 1]
+        if following:
+            segment.finish()
+            segment.release()
+    return unchecked
+
+
+def recover_segment(segment: Segment, leader_epochs: LeaderEpochs) -> tuple[Offset, bool]:
+    """Keeps the batches up to the first unsound one, and indexes them anew. Gives the end, and whether it was cut."""
+    size_bytes = segment.size_bytes
+    end_offset = segment.base_offset
+    segment.reset_indexes()
+    segment.size_bytes = 0
+    for batch in batches_from(segment.file(), 0, size_bytes):
+        header = batch.header
+        is_sound = (
+            header.base_offset >= end_offset
+            and header.last_offset_delta >= 0
+            and segment.accepts_offset(header.last_offset)
+            and (header.leader_epoch < 0 or header.leader_epoch >= leader_epochs.latest_epoch)
+            and crc_matches(batch.view, 0, header)
+        )
+        if not is_sound:
+            break
+        segment.appended(
+            batch.position, header.size_bytes, header.base_offset, header.last_offset, header.max_timestamp_ms
+        )
+        if header.leader_epoch > leader_epochs.latest_epoch:
+            leader_epochs.assign(header.leader_epoch, header.base_offset)
+        end_offset = header.next_offset
+    is_cut = segment.size_bytes < size_bytes
+    if is_cut:
+        segment.file().truncate(segment.size_bytes)
+    return end_offset, is_cut
+
+
+def remove_segments(disk: Disk, segments: list[Segment]) -> None:
+    """The last first, so that a crash in between leaves no gap."""
+    for segment in reversed(segments):
+        segment.release()
+        for path in segment.paths():
+            if disk.exists(path):
+                disk.remove(path)
+
+
+def load_producers(
+    request: LoadRequest,
+    names: list[str],
+    segments: list[Segment],
+    log_start_offset: Offset,
+    log_end_offset: Offset,
+    trusted_offset: Offset,
+) -> tuple[ProducerStates, ProducerSnapshots]:
+    """From the newest snapshot not above `trusted_offset`, then the batches behind it; and the snapshots there are."""
+    producers = ProducerStates()
+    snapshots = ProducerSnapshots(request.disk, request.directory, snapshot_offsets(names))
+    for offset in stray_snapshots(snapshots.offsets, [segment.base_offset for segment in segments]):
+        snapshots.remove(offset)
+    found = snapshots.load_newest(trusted_offset, producers, request.now_ms, request.producer_id_expiration_ms)
+    if found is None and request.clean_shutdown:
+        return producers, snapshots  # nothing with a producer was ever written
+    first_offset = log_start_offset if found is None else max(found, log_start_offset)
+    if first_offset < log_end_offset:
+        for offset, data in replay(producers, segments, first_offset, log_end_offset, indexed_from=trusted_offset):
+            snapshots.write(offset, data)
+    producers.advance(log_start_offset)
+    return producers, snapshots
