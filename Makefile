@@ -1,0 +1,62 @@
+# Every target does its own set-up: it needs Python 3.11 or newer, make, and the package registries.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PORT ?= 9092
+DATA ?= data
+
+.DEFAULT_GOAL := help
+.PHONY: help install up demo test lint format generate lock bench compat fuzz clean
+
+help:  ## show the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+install: $(VENV)/.installed  ## create .venv with everything that the demo and the tests need
+
+$(VENV)/.installed: pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Barnabas needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+up: install  ## start a broker on PORT (9092) with its files in DATA (data)
+	$(BIN)/barnabas up --data $(DATA) --port $(PORT)
+
+demo: install  ## start a broker, produce and consume through a real client, and show it
+	$(BIN)/python examples/demo.py
+
+test: install  ## all tests
+	$(BIN)/python -m pytest
+
+lint: install  ## style, types, generated code
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+generate: install  ## write the message classes and the reference pages again
+	$(BIN)/python -m tools.protocol_generator
+
+lock:  ## resolve the dependencies anew
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --all-extras \
+	  --no-header --no-annotate --no-emit-index-url pyproject.toml tools/build-requirements.in -o requirements.lock
+
+bench: install  ## measure Barnabas, beside Apache Kafka where Java and Maven are
+	$(BIN)/python benchmarks/run.py
+
+compat: install  ## run the suites of other projects against Barnabas
+	compat/run
+
+fuzz: install  ## feed garbage for a while
+	$(BIN)/python fuzz/batches.py --seconds 60
+	$(BIN)/python fuzz/messages.py --seconds 60
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

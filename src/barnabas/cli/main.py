@@ -1,0 +1,89 @@
+"""The command `barnabas` and its subcommands.
+
+Exit codes: 0 done, 1 failed (the message says why), 2 wrong usage.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from barnabas import __version__
+
+DATA_DIRECTORY = "barnabas-data"
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="barnabas",
+        description="A distributed log that speaks Kafka's wire protocol.",
+        epilog="Every command answers --help.",
+    )
+    top.add_argument("--version", action="version", version=f"barnabas {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_up(commands)
+    _add_broker(commands)
+    return top
+
+
+def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    up = commands.add_parser(
+        "up",
+        help="start a broker on this machine",
+        description="Starts a broker. Prints «ready HOST:PORT» on standard output once it serves; logs go to standard "
+        "error. SIGTERM or Ctrl-C ends it cleanly.",
+        epilog="examples:\n"
+        "  barnabas up\n"
+        "  barnabas up --memory --port 0\n"
+        "  barnabas up --data /var/lib/barnabas --config num.partitions=6 --config log.retention.hours=24",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    up.add_argument("--data", metavar="DIR", help=f"where the files are kept (default: {DATA_DIRECTORY})")
+    up.add_argument("--memory", action="store_true", help="keep everything in memory and leave nothing behind")
+    up.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    up.add_argument("--port", type=_port, default=9092, help="port to listen on, 0 for a free one (default: 9092)")
+    up.add_argument("--node-id", type=int, default=1, metavar="N", help="number of this node (default: 1)")
+    _add_common(up)
+
+
+def _add_broker(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    broker = commands.add_parser(
+        "broker",
+        help="start one node from a properties file",
+        description="Starts one node from a properties file with Kafka's names.",
+        epilog="example:\n  barnabas broker server.properties --config log.dirs=/tmp/other",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    broker.add_argument("file", metavar="FILE", help="properties file")
+    _add_common(broker)
+
+
+def _add_common(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a broker setting by Kafka's name; may be repeated, and goes before what a file says",
+    )
+    command.add_argument(
+        "--log-level",
+        default="info",
+        choices=("debug", "info", "warning", "error"),
+        help="what is logged to standard error (default: %(default)s)",
+    )
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 0 to 65535 is wanted")
+    return int(text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    if not __debug__:
+        print("barnabas relies on its assertions: run it without python -O", file=sys.stderr)
+        return 1
+    from barnabas.cli import serve
+
+    return serve.up(options) if options.command == "up" else serve.broker(options)

@@ -1,0 +1,129 @@
+"""`barnabas up` and `barnabas broker`: one broker as a process of its own."""
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+
+from barnabas.cli.main import DATA_DIRECTORY
+from barnabas.config.broker import BrokerConfig
+from barnabas.config.properties import Given, load, read_file, read_option
+from barnabas.config.validation import ConfigError
+from barnabas.log.checkpoint import CheckpointError
+from barnabas.runtime.interfaces import Disk
+from barnabas.server.broker import Broker
+from barnabas.server.log_directory import DirectoryInUse, DirectoryMismatch
+
+logger = logging.getLogger(__name__)
+
+PID_FILE_NAME = "pid"
+MEMORY_DIRECTORY = "/memory"  # a path on a disk that exists only in this process
+
+
+def up(options: argparse.Namespace) -> int:
+    if options.memory and options.data is not None:
+        return failed("--memory keeps nothing, so --data has no meaning beside it")
+    directory = f"{options.data or DATA_DIRECTORY}/node-{options.node_id}"
+    settings = {
+        "node.id": str(options.node_id),
+        "listeners": f"PLAINTEXT://{_bracketed(options.host)}:{options.port}",
+        "log.dirs": MEMORY_DIRECTORY if options.memory else os.path.abspath(directory),
+    }
+    given = [Given(name, text, "barnabas up") for name, text in settings.items()]
+    return _serve(options, lambda: given, memory=options.memory)
+
+
+def broker(options: argparse.Namespace) -> int:
+    def read_settings() -> list[Given]:
+        with open(options.file, encoding="utf-8") as file:
+            return read_file(file.read(), options.file)
+
+    return _serve(options, read_settings, memory=False)
+
+
+def _serve(options: argparse.Namespace, read_settings: Callable[[], list[Given]], *, memory: bool) -> int:
+    logging.basicConfig(
+        level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        settings = read_settings()
+        options_given = [read_option(option) for option in options.config]
+        overridden = {given.name for given in options_given}
+        loaded = load([given for given in settings if given.name not in overridden] + options_given)
+        for warning in loaded.warnings:
+            logger.warning("%s", warning)
+        with _event_loop() as runner:
+            return runner.run(_run(loaded.config, memory))
+    except (ConfigError, DirectoryInUse, DirectoryMismatch, CheckpointError) as error:
+        return failed(str(error))
+    except OSError as error:
+        return failed(f"cannot start: {error}")
+
+
+def _event_loop() -> "asyncio.Runner":
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.Runner()
+    return asyncio.Runner(loop_factory=uvloop.new_event_loop)
+
+
+async def _run(config: BrokerConfig, memory: bool) -> int:
+    from barnabas.runtime.system import system_runtime
+
+    disk: Disk | None = None
+    if memory:
+        from barnabas.runtime.memory_disk import MemoryDisk
+
+        disk = MemoryDisk()
+    _raise_descriptor_limit()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    node = Broker(config, system_runtime(loop, disk))
+    await node.start()
+    with contextlib.nullcontext() if memory else _pid_file(config):
+        _quieten_garbage_collector()
+        print("ready", ",".join(f"{_bracketed(host)}:{port}" for host, port in node.addresses), flush=True)
+        await stop.wait()
+        await node.stop()
+    return 0
+
+
+@contextlib.contextmanager
+def _pid_file(config: BrokerConfig) -> Iterator[None]:
+    path = os.path.join(config.data_directory, PID_FILE_NAME)
+    with open(path, "w", encoding="ascii") as file:
+        file.write(f"{os.getpid()}\n")
+    yield
+    os.remove(path)
+
+
+def _raise_descriptor_limit() -> None:
+    """Logs and connections need many; the soft limit is often 1024 where the hard one is far higher."""
+    import resource
+
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # macOS refuses «unlimited»; the soft limit then stays
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _quieten_garbage_collector() -> None:
+    """What was built at start lives until the end: looking at it again and again would only cost latency."""
+    gc.collect()
+    gc.freeze()
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def failed(message: str) -> int:
+    print(f"barnabas: {message}", file=sys.stderr)
+    return 1

@@ -1,0 +1,105 @@
+"""The connections of one broker: lets them in, counts them, and ends those that are idle.
+
+Always holds: at most `max.connections` are open, and at most `max.connections.per.ip` from one address. One sweep
+looks after all idle times, so that a connection costs no timer of its own.
+"""
+
+import logging
+
+from barnabas.runtime.interfaces import Address, Listener, Runtime, Socket, Timer
+from barnabas.server.connection import Connection, FrameBuffers
+from barnabas.server.dispatch import Dispatcher
+
+logger = logging.getLogger(__name__)
+
+IDLE_SWEEPS_PER_TIMEOUT = 4  # an idle connection lives at most a quarter longer than it may
+
+
+class Acceptor:
+    def __init__(self, *, dispatcher: Dispatcher, runtime: Runtime, limits: "Limits") -> None:
+        self._dispatcher = dispatcher
+        self._runtime = runtime
+        self.limits = limits
+        self._buffers = FrameBuffers()
+        self._listeners: list[Listener] = []
+        self._connections: dict[Connection, None] = {}  # a dict for its order
+        self._per_address: dict[str, int] = {}
+        self._sweep_timer: Timer | None = None
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def listen(self, host: str, port: int) -> Address:
+        """Takes the address, so that it can be told to others; clients wait until `start`."""
+        listener = self._runtime.network.listen(host, port)
+        self._listeners.append(listener)
+        return listener.address
+
+    def start(self) -> None:
+        for listener in self._listeners:
+            listener.start(self._accept)
+        self._sweep_later()
+
+    def close(self) -> None:
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for listener in self._listeners:
+            listener.close()
+        for connection in tuple(self._connections):
+            connection.close()
+
+    def _accept(self, socket: Socket) -> None:
+        address = socket.peer_address[0]
+        if len(self._connections) >= self.limits.connections_max:
+            refused = f"{self.limits.connections_max} connections are open, which is max.connections"
+        elif self._per_address.get(address, 0) >= self.limits.connections_per_address_max:
+            refused = f"max.connections.per.ip is {self.limits.connections_per_address_max}"
+        else:
+            refused = ""
+        if refused:
+            logger.warning("refused a connection from %s: %s", address, refused)
+            socket.close()
+            return
+        self._per_address[address] = self._per_address.get(address, 0) + 1
+        connection = Connection(
+            socket=socket,
+            dispatcher=self._dispatcher,
+            buffers=self._buffers,
+            clock=self._runtime.clock,
+            frame_bytes_max=self.limits.frame_bytes_max,
+            on_close=self._closed,
+        )
+        self._connections[connection] = None
+
+    def _closed(self, connection: Connection) -> None:
+        del self._connections[connection]
+        address = connection.socket.peer_address[0]
+        self._per_address[address] -= 1
+        if self._per_address[address] == 0:
+            del self._per_address[address]
+
+    def _sweep_later(self) -> None:
+        delay_ms = self.limits.idle_ms_max / IDLE_SWEEPS_PER_TIMEOUT
+        self._sweep_timer = self._runtime.clock.call_later(delay_ms, self._sweep)
+
+    def _sweep(self) -> None:
+        silent_since_ms = self._runtime.clock.monotonic_ms() - self.limits.idle_ms_max
+        for connection in tuple(self._connections):
+            if connection.active_ms < silent_since_ms and not connection.waiting:
+                connection.close(f"idle for longer than {self.limits.idle_ms_max} ms")
+        self._sweep_later()
+
+
+class Limits:
+    """From the broker's config; replaced as a whole when that changes."""
+
+    __slots__ = ("connections_max", "connections_per_address_max", "frame_bytes_max", "idle_ms_max")
+
+    def __init__(
+        self, *, connections_max: int, connections_per_address_max: int, frame_bytes_max: int, idle_ms_max: int
+    ) -> None:
+        self.connections_max = connections_max
+        self.connections_per_address_max = connections_per_address_max
+        self.frame_bytes_max = frame_bytes_max
+        self.idle_ms_max = idle_ms_max

@@ -1,0 +1,140 @@
+"""One broker: builds its parts, starts them in order, and stops them in the reverse one. Reads top to bottom.
+
+Always holds: nothing is served before the metadata is replayed and every log is open. The world comes in by `runtime`,
+so the same class runs on a machine, in memory, and in a simulation.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from barnabas.config.broker import BrokerConfig
+from barnabas.config.endpoints import Endpoint as ListenerAddress
+from barnabas.log.log import Log
+from barnabas.metadata.delta import MetadataDelta
+from barnabas.metadata.image import Endpoint, MetadataImage, ResourceType
+from barnabas.replication.fetch_session import FetchSessions
+from barnabas.runtime.interfaces import Address, Runtime
+from barnabas.server.acceptor import Acceptor, Limits
+from barnabas.server.context import RequestContext
+from barnabas.server.controller_service import ControllerService
+from barnabas.server.dispatch import Dispatcher
+from barnabas.server.log_directory import LogDirectory
+from barnabas.server.maintenance import Maintenance
+from barnabas.server.partitions import Partitions
+from barnabas.server.telemetry import ClientTelemetry
+
+logger = logging.getLogger(__name__)
+
+SECURITY_PROTOCOL_PLAINTEXT = 0
+
+
+class Broker:
+    def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
+        self.static_config = config  # from file and command line
+        self.config = config  # with what was set while running; replaced as a whole
+        self.runtime = runtime
+        self.node_id = config.node_id
+        self.cluster_id = ""  # known once the directory is open
+        self.addresses: list[Address] = []  # as bound, in the order of `listeners`
+        self.failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self.directory = LogDirectory(runtime, config.data_directory)
+        self.partitions = Partitions(node_id=config.node_id, directory=self.directory, config=config, runtime=runtime)
+        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.random)
+        self.acceptor = Acceptor(dispatcher=Dispatcher(self), runtime=runtime, limits=limits_of(config))
+        self.telemetry = ClientTelemetry(runtime)
+        self.maintenance = Maintenance(self)
+        self.controller: ControllerService
+
+    async def start(self) -> None:
+        self.directory.open()
+        try:
+            identity = self.directory.identify(self.node_id)
+            self.cluster_id = identity.cluster_id
+            self.addresses = [self.acceptor.listen(each.host, each.port) for each in self.config.listeners]
+            self.controller = ControllerService(
+                config=self.config,
+                runtime=self.runtime,
+                directory=self.config.metadata_log_dir or self.directory.path,
+                on_change=self._changed,
+                on_failure=self._failed,
+                clean_shutdown=self.directory.was_clean,
+            )
+            await self.controller.start(directory_ids=(identity.directory_id,), endpoints=self._endpoints())
+        except BaseException:
+            self.acceptor.close()
+            self.directory.close(clean=False)
+            raise
+        self.partitions.set_aside_strays(self.controller.image)
+        self.maintenance.start()
+        self.acceptor.start()
+        logger.info("node %d of cluster %s serves at %s", self.node_id, self.cluster_id, self.addresses)
+
+    async def stop(self) -> None:
+        self.acceptor.close()
+        await self.maintenance.stop()
+        await self.controller.stop()
+        logs = self.partitions.logs()
+        for partition in self.partitions:
+            partition.close()
+        await self.runtime.offload(lambda: close_all(logs.values()))
+        self.directory.write_checkpoints(logs)
+        self.directory.write_high_watermarks(logs)
+        self.directory.close(clean=self.controller.failure is None, broker_epoch=self.controller.broker_epoch)
+        logger.info("node %d stopped", self.node_id)
+
+    def advertised(self, context: RequestContext) -> Address:
+        """The address that a client is told: as set, or else the one that it dialled."""
+        if self.config.advertised_listeners:
+            endpoint = self.config.advertised_listeners[0]
+            return endpoint.host, endpoint.port
+        return context.local_address
+
+    # What the metadata says
+
+    def _changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if any(resource.type == ResourceType.BROKER for resource in delta.configs_changed):
+            self._reconfigure(image)
+        self.partitions.apply(delta, image)
+
+    def _reconfigure(self, image: MetadataImage) -> None:
+        """What is set for this broker wins over what is set for all, and that over the file."""
+        self.config = BrokerConfig(
+            {
+                **self.static_config.overrides,
+                **image.config(ResourceType.BROKER, ""),
+                **image.config(ResourceType.BROKER, str(self.node_id)),
+            }
+        )
+        self.acceptor.limits = limits_of(self.config)
+        self.fetch_sessions.slots = self.config.max_incremental_fetch_session_cache_slots
+        self.partitions.reconfigure(self.config, image)
+
+    def _failed(self, error: Exception) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+    def _endpoints(self) -> tuple[Endpoint, ...]:
+        """What other nodes and the metadata log know of this one."""
+        bound = (
+            ListenerAddress(listener.listener_name, host, port)
+            for listener, (host, port) in zip(self.config.listeners, self.addresses, strict=True)
+        )
+        return tuple(
+            Endpoint(each.listener_name, each.host, each.port, SECURITY_PROTOCOL_PLAINTEXT)
+            for each in self.config.advertised_listeners or bound
+        )
+
+
+def close_all(logs: Iterable[Log]) -> None:
+    for log in logs:
+        log.close()
+
+
+def limits_of(config: BrokerConfig) -> Limits:
+    return Limits(
+        connections_max=config.max_connections,
+        connections_per_address_max=config.max_connections_per_ip,
+        frame_bytes_max=config.socket_request_max_bytes,
+        idle_ms_max=config.connections_max_idle_ms,
+    )

@@ -1,0 +1,30 @@
+"""What a handler may know about the request it serves, apart from the message itself."""
+
+from barnabas.runtime.interfaces import Address
+
+
+class RequestContext:
+    """One request's surroundings. Plain and slotted: one is made for every request."""
+
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "local_address", "peer_address")
+
+    def __init__(
+        self,
+        *,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        local_address: Address,
+        peer_address: Address,
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.local_address = local_address  # the address that the client dialled
+        self.peer_address = peer_address
+
+
+class CloseConnection(Exception):
+    """The only answer left is to hang up: for instance, a write without acknowledgement has failed."""

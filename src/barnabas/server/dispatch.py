@@ -1,0 +1,158 @@
+"""From a frame to its handler, and from the response back to bytes.
+
+The table below is the ApiVersions answer: an API is served if and only if it stands here, at all the versions that
+`protocol.apis` gives for it. Handlers and messages are imported when the first request for them comes, so that
+start-up stays small.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from barnabas.protocol import apis
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.framing import (
+    SIZE_BYTES,
+    Output,
+    decode_request_header,
+    encode_response_header,
+    response_header_version,
+)
+from barnabas.protocol.message import DecodeError, Message
+from barnabas.runtime.interfaces import Socket
+from barnabas.server.context import RequestContext
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+HANDLERS: Mapping[ApiKey, str] = MappingProxyType(
+    {
+        ApiKey.PRODUCE: "produce",
+        ApiKey.FETCH: "fetch",
+        ApiKey.LIST_OFFSETS: "list_offsets",
+        ApiKey.METADATA: "metadata",
+        ApiKey.API_VERSIONS: "api_versions",
+        ApiKey.CREATE_TOPICS: "create_topics",
+        ApiKey.DELETE_TOPICS: "delete_topics",
+        ApiKey.DELETE_RECORDS: "delete_records",
+        ApiKey.INIT_PRODUCER_ID: "init_producer_id",
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: "offset_for_leader_epoch",
+        ApiKey.DESCRIBE_CONFIGS: "describe_configs",
+        ApiKey.ALTER_CONFIGS: "alter_configs",
+        ApiKey.DESCRIBE_LOG_DIRS: "describe_log_dirs",
+        ApiKey.CREATE_PARTITIONS: "create_partitions",
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: "incremental_alter_configs",
+        ApiKey.DESCRIBE_QUORUM: "describe_quorum",
+        ApiKey.DESCRIBE_CLUSTER: "describe_cluster",
+        ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "get_telemetry_subscriptions",
+        ApiKey.PUSH_TELEMETRY: "push_telemetry",
+        ApiKey.LIST_CONFIG_RESOURCES: "list_config_resources",
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: "describe_topic_partitions",
+    }
+)
+
+Response = Message
+Handler = Callable[["Broker", RequestContext, Any], Response | Awaitable[Response] | None]
+
+
+class Route:
+    """What it takes to serve one API."""
+
+    __slots__ = ("decode", "handle", "max_version", "min_version", "name")
+
+    def __init__(self, key: ApiKey) -> None:
+        api = apis.api(key)
+        self.name = key.name
+        self.min_version = api.min_version
+        self.max_version = api.max_stable_version
+        self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = apis.request_class(key).decode
+        self.handle: Handler = importlib.import_module(f"barnabas.server.handlers.{HANDLERS[key]}").handle
+
+
+class Reply:
+    """One request's answer: either `response` is there, or `waiting` will give it."""
+
+    __slots__ = ("api_key", "api_version", "correlation_id", "response", "waiting")
+
+    def __init__(self, context: RequestContext, result: Response | Awaitable[Response]) -> None:
+        self.api_key = context.api_key
+        self.api_version = context.api_version
+        self.correlation_id = context.correlation_id
+        self.response: Any = None
+        self.waiting: Any = None
+        if isinstance(result, Message):
+            self.response = result
+        else:
+            self.waiting = result
+
+    @property
+    def name(self) -> str:
+        return f"{ApiKey(self.api_key).name} version {self.api_version}"
+
+    def encode(self, output: Output) -> None:
+        """Appends the whole frame; the bytes of files are spliced in by the connection."""
+        frame_start = len(output)
+        spliced_bytes_before = output.spliced_bytes
+        output += bytes(SIZE_BYTES)
+        header_version = response_header_version(self.api_key, self.api_version)
+        encode_response_header(output, self.correlation_id, header_version)
+        self.response.encode(output, self.api_version)
+        size = output.size_bytes - spliced_bytes_before - frame_start - SIZE_BYTES
+        output[frame_start : frame_start + SIZE_BYTES] = size.to_bytes(SIZE_BYTES, "big")
+
+
+class Dispatcher:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._routes: dict[int, Route] = {}  # filled as APIs are first asked for
+
+    def start(self, frame: memoryview, socket: Socket) -> Reply | None:
+        """Begins to serve one request. None where the client expects no answer."""
+        api_key, api_version, correlation_id, client_id, position = decode_request_header(frame, 0)
+        route = self._routes.get(api_key) or self._route(api_key)
+        if not route.min_version <= api_version <= route.max_version:
+            if api_key != ApiKey.API_VERSIONS:
+                raise DecodeError(f"{route.name} version {api_version} is not served")
+            return self._unsupported_api_versions(correlation_id, client_id, socket)
+        request, _end = route.decode(frame, position, api_version)
+        context = RequestContext(
+            api_key=api_key,
+            api_version=api_version,
+            correlation_id=correlation_id,
+            client_id=client_id,
+            local_address=socket.local_address,
+            peer_address=socket.peer_address,
+        )
+        result = route.handle(self._broker, context, request)
+        return None if result is None else Reply(context, result)
+
+    def _route(self, api_key: int) -> Route:
+        try:
+            key = ApiKey(api_key)
+        except ValueError:
+            raise DecodeError(f"API key {api_key} is unknown") from None
+        if key not in HANDLERS:
+            raise DecodeError(f"{key.name} is not served")
+        route = self._routes[key] = Route(key)
+        return route
+
+    def _unsupported_api_versions(self, correlation_id: int, client_id: str | None, socket: Socket) -> Reply:
+        """A client newer than this broker gets version 0's answer, from which it learns what it may ask (KIP-511)."""
+        from barnabas.server.handlers import api_versions
+
+        context = RequestContext(
+            api_key=ApiKey.API_VERSIONS,
+            api_version=0,
+            correlation_id=correlation_id,
+            client_id=client_id,
+            local_address=socket.local_address,
+            peer_address=socket.peer_address,
+        )
+        return Reply(context, api_versions.unsupported_version(self._broker))

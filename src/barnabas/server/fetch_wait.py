@@ -1,0 +1,65 @@
+"""A long poll: a fetch that waits on its partitions until there is enough to read, or its time is up.
+
+Holds: a wait ends once. While it lasts it stands in `fetch_waits` of each of its partitions; afterwards in none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.runtime.interfaces import Clock
+
+if TYPE_CHECKING:
+    from barnabas.server.partition import Partition
+
+
+class FetchWait:
+    __slots__ = ("_answer", "_bytes_missing", "_done", "_loop", "_partitions", "_timer", "future")
+
+    def __init__(
+        self,
+        *,
+        partitions: list[Partition],
+        bytes_missing: int,
+        wait_ms_max: int,
+        answer: Callable[[], FetchResponse],
+        clock: Clock,
+    ) -> None:
+        self._partitions = partitions
+        self._bytes_missing = bytes_missing
+        self._answer = answer
+        self._done = False
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[FetchResponse] = self._loop.create_future()
+        self.future.add_done_callback(self._leave)  # also where the client hangs up
+        for partition in partitions:
+            partition.fetch_waits[self] = None
+        self._timer = clock.call_later(wait_ms_max, self.finish)
+
+    def appended(self, size_bytes: int) -> None:
+        self._bytes_missing -= size_bytes
+        if self._bytes_missing <= 0:
+            self.finish()
+
+    def finish(self) -> None:
+        """Answers after the current burst of appends, so that one answer carries all of it."""
+        if not self._done:
+            self._done = True
+            self._loop.call_soon(self._resolve)
+
+    def _resolve(self) -> None:
+        if self.future.done():
+            return
+        try:
+            self.future.set_result(self._answer())
+        except Exception as error:  # the connection reports it: nobody else waits here
+            self.future.set_exception(error)
+
+    def _leave(self, _future: asyncio.Future[FetchResponse]) -> None:
+        self._done = True
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.fetch_waits.pop(self, None)

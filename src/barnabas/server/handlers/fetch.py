@@ -1,0 +1,110 @@
+"""Fetch, versions 4 to 18.
+
+Records go out as ranges of log files: the connection sends them with sendfile. A fetch that finds less than
+`min_bytes` waits on its partitions until they have grown enough or `max_wait_ms` has passed. Sessions as KIP-227.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from barnabas.replication.fetch_session import FetchContext, FetchPartition
+from barnabas.server.context import RequestContext
+from barnabas.server.fetch_wait import FetchWait
+from barnabas.server.partition import Partition, fetch_failed
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+Answers = list[tuple[FetchPartition, PartitionData]]
+
+
+def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
+    fetch = broker.fetch_sessions.begin(request, context.api_version, broker.runtime.clock.monotonic_ms())
+    if isinstance(fetch, ErrorCode):
+        return FetchResponse(error_code=fetch)
+    answers, size_bytes, urgent = read_all(broker, request, fetch)
+    if urgent or size_bytes >= request.min_bytes or request.max_wait_ms <= 0 or not answers:
+        return respond(fetch, answers)
+    return FetchWait(
+        partitions=[found for found in (find(broker, wanted) for wanted in fetch.partitions) if found is not None],
+        bytes_missing=request.min_bytes - size_bytes,
+        wait_ms_max=request.max_wait_ms,
+        answer=lambda: respond(fetch, read_all(broker, request, fetch)[0]),
+        clock=broker.runtime.clock,
+    ).future
+
+
+def read_all(broker: Broker, request: FetchRequest, fetch: FetchContext) -> tuple[Answers, int, bool]:
+    """The answers, the bytes of records in them, and whether one of them must not wait."""
+    answers: Answers = []
+    size_bytes = 0
+    urgent = False
+    size_bytes_max = min(request.max_bytes, broker.config.fetch_max_bytes)
+    for wanted in fetch.partitions:
+        partition = find(broker, wanted)
+        if partition is None:
+            by_name = isinstance(wanted.key[0], str)
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if by_name else ErrorCode.UNKNOWN_TOPIC_ID
+            data = fetch_failed(wanted.key[1], unknown)
+        else:
+            room = min(wanted.partition_max_bytes, size_bytes_max - size_bytes)
+            data = read(partition, wanted, request, room, at_least_one=size_bytes == 0)
+        records: Any = data.records
+        size_bytes += len(records) if isinstance(records, bytes) else records.size_bytes
+        urgent = urgent or data.error_code != ErrorCode.NONE or data.diverging_epoch is not None
+        answers.append((wanted, data))
+    return answers, size_bytes, urgent
+
+
+def find(broker: Broker, wanted: FetchPartition) -> Partition | None:
+    topic, index = wanted.key
+    if isinstance(topic, str):
+        return broker.partitions.topic(topic).get(index)
+    return broker.partitions.topic_by_id(topic).get(index)
+
+
+def read(
+    partition: Partition, wanted: FetchPartition, request: FetchRequest, room: int, *, at_least_one: bool
+) -> PartitionData:
+    error = partition.epoch_error(wanted.current_leader_epoch)
+    if error == ErrorCode.NONE and replica_id(request) >= 0:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER  # no other broker holds a replica yet
+    if error != ErrorCode.NONE:
+        return partition.fetch_failed(error)
+    diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
+    if diverging is not None:
+        room = 0
+        at_least_one = False
+    data = partition.fetch(
+        fetch_offset=wanted.fetch_offset,
+        size_bytes_max=room,
+        at_least_one=at_least_one,
+        isolation_level=request.isolation_level,
+    )
+    if diverging is not None:
+        data.diverging_epoch = diverging
+    return data
+
+
+def replica_id(request: FetchRequest) -> int:
+    """From version 15 on it stands in `replica_state`."""
+    return request.replica_id if request.replica_state is None else request.replica_state.replica_id
+
+
+def respond(fetch: FetchContext, answers: Answers) -> FetchResponse:
+    topics: dict[object, FetchableTopicResponse] = {}
+    for wanted, data in fetch.select(answers):
+        topic = wanted.key[0]
+        response = topics.get(topic)
+        if response is None:
+            response = topics[topic] = FetchableTopicResponse(partitions=[])
+            if isinstance(topic, str):
+                response.topic = topic
+            else:
+                response.topic_id = topic
+        response.partitions.append(data)
+    return FetchResponse(session_id=fetch.session_id, responses=list(topics.values()))

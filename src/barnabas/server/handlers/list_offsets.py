@@ -1,0 +1,93 @@
+"""ListOffsets, versions 1 to 11: the earliest, the latest, the one with the largest timestamp, or the first at or
+after a timestamp.
+
+There is no tiered storage here, so the earliest local offset is the earliest, and nothing is tiered or pending.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from barnabas.server.context import RequestContext
+from barnabas.server.partition import READ_COMMITTED, Partition
+from barnabas.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP_MS
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+# The version from which each special timestamp may be asked for.
+SPECIAL_SINCE_VERSION = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    committed_only = request.isolation_level == READ_COMMITTED
+    topics = []
+    for topic in request.topics:
+        partitions = broker.partitions.topic(topic.name)
+        answers = [
+            answer(wanted, partitions.get(wanted.partition_index), context.api_version, committed_only)
+            for wanted in topic.partitions
+        ]
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def answer(
+    wanted: ListOffsetsPartition, partition: Partition | None, version: int, committed_only: bool
+) -> ListOffsetsPartitionResponse:
+    response = ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index,
+        timestamp=NO_TIMESTAMP_MS,
+        offset=NO_OFFSET,
+        leader_epoch=NO_LEADER_EPOCH,
+    )
+    if wanted.timestamp < 0 and version < SPECIAL_SINCE_VERSION.get(wanted.timestamp, version + 1):
+        response.error_code = ErrorCode.UNSUPPORTED_VERSION
+    elif partition is None:
+        response.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        response.error_code = partition.epoch_error(wanted.current_leader_epoch)
+        if response.error_code == ErrorCode.NONE:
+            look_up(wanted.timestamp, partition, committed_only, response)
+    return response
+
+
+def look_up(timestamp: int, partition: Partition, committed_only: bool, response: ListOffsetsPartitionResponse) -> None:
+    log = partition.log
+    visible_end_offset = log.last_stable_offset if committed_only else log.high_watermark
+    if timestamp == LATEST:
+        response.offset = visible_end_offset
+        response.leader_epoch = partition.leader_epoch
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        response.offset = log.log_start_offset
+        response.leader_epoch = log.leader_epoch_of(log.log_start_offset)
+    elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return
+    else:
+        found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        if found is not None and found.offset < visible_end_offset:
+            response.timestamp = found.timestamp_ms
+            response.offset = found.offset
+            response.leader_epoch = found.leader_epoch

@@ -1,0 +1,86 @@
+"""Produce, versions 3 to 13.
+
+Record batches are appended as they came: the broker checks the CRC and the sequence, writes base offset and leader
+epoch into the header, and never looks at a record. acks=0 gets no answer; an error then closes the connection, as
+Kafka does, so that the client notices and refreshes its metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from barnabas.errors import ErrorCode
+from barnabas.log.append import AppendInfo
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from barnabas.server.commit_wait import Commit, CommitWait
+from barnabas.server.context import CloseConnection, RequestContext
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+    from barnabas.server.partition import Partition
+
+TOPIC_ID_VERSION = 13
+ACKS_NONE = 0
+ACKS_VALID = (-1, 0, 1)
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+    commits: list[tuple[Commit, PartitionProduceResponse]] = []
+    topics = []
+    failed = False
+    by_id = context.api_version >= TOPIC_ID_VERSION
+    for topic in request.topic_data:
+        partitions = broker.partitions.topic_by_id(topic.topic_id) if by_id else broker.partitions.topic(topic.name)
+        answers = []
+        for data in topic.partition_data:
+            partition = partitions.get(data.index)
+            if partition is None:
+                info = AppendInfo.failed(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                info = append(partition, data, request.acks)
+            answer = answer_for(data.index, info)
+            answers.append(answer)
+            if info.error != ErrorCode.NONE:
+                failed = True
+            elif partition is not None and request.acks != ACKS_NONE:
+                commit = partition.committed(info.end_offset)
+                if commit is not None:
+                    commits.append((commit, answer))
+        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+    response = ProduceResponse(responses=topics)
+    if request.acks == ACKS_NONE:
+        if failed:
+            raise CloseConnection("a write that wants no acknowledgement failed")
+        return None
+    if commits:
+        return CommitWait(response, commits, request.timeout_ms, broker.runtime.clock).future
+    return response
+
+
+def append(partition: Partition, data: PartitionProduceData, acks: int) -> AppendInfo:
+    if acks not in ACKS_VALID:
+        return AppendInfo.failed(ErrorCode.INVALID_REQUIRED_ACKS)
+    if not data.records:
+        return AppendInfo.failed(ErrorCode.INVALID_RECORD)
+    assert isinstance(data.records, memoryview)
+    return partition.append(data.records, acks)
+
+
+def answer_for(index: int, info: AppendInfo) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=info.error,
+        base_offset=info.base_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+        error_message=info.error_message,
+    )

@@ -1,0 +1,191 @@
+"""One log directory of a broker: whose it is, which partitions lie in it, and how far each was known to be good.
+
+    .lock                                held while a broker runs
+    meta.properties                      cluster, node and directory ids
+    .kafka_cleanshutdown                 there only while no broker runs and the last one ended in good order
+    recovery-point-offset-checkpoint     up to where each log is on the platter
+    log-start-offset-checkpoint          from where on each log counts, where that is not its first segment
+    replication-offset-checkpoint        high watermarks
+    <topic>-<partition>/                 the logs
+    <topic>-<partition>.<id>-delete/     deleted, and removed once readers in flight are done
+
+Always holds: one process at a time. The clean-shutdown file is removed before anything is appended.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from barnabas.config.topic import TopicConfig
+from barnabas.log import checkpoint
+from barnabas.log.checkpoint import MetaProperties
+from barnabas.log.log import Log
+from barnabas.metadata.ids import new_uuid
+from barnabas.runtime.interfaces import Lock, Runtime
+from barnabas.types import Offset, TopicPartition, Uuid, uuid_text
+
+logger = logging.getLogger(__name__)
+
+LOCK_FILE_NAME = ".lock"
+DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+NAME_BYTES_MAX = 255  # what file systems allow
+
+
+class DirectoryInUse(Exception):
+    """Another process holds the directory."""
+
+
+class DirectoryMismatch(Exception):
+    """The directory belongs to another node or cluster."""
+
+
+class LogDirectory:
+    def __init__(self, runtime: Runtime, path: str) -> None:
+        self.path = path
+        self.was_clean = False  # whether the broker before this one ended in good order
+        self._runtime = runtime
+        self._lock: Lock | None = None
+        self._recovery_points: dict[TopicPartition, Offset] = {}
+        self._log_start_offsets: dict[TopicPartition, Offset] = {}
+        self._high_watermarks: dict[TopicPartition, Offset] = {}
+
+    # Start and end
+
+    def open(self) -> None:
+        disk = self._runtime.disk
+        disk.make_directories(self.path)
+        try:
+            self._lock = disk.lock(self._file(LOCK_FILE_NAME))
+        except BlockingIOError:
+            raise DirectoryInUse(f"{self.path} is in use by another broker") from None
+        clean_file = self._file(checkpoint.CLEAN_SHUTDOWN_FILE_NAME)
+        self.was_clean = disk.exists(clean_file)
+        if self.was_clean:
+            disk.remove(clean_file)
+            disk.sync_directory(self.path)
+        self._recovery_points = self._read_offsets(checkpoint.RECOVERY_POINT_FILE_NAME)
+        self._log_start_offsets = self._read_offsets(checkpoint.LOG_START_OFFSET_FILE_NAME)
+        self._high_watermarks = self._read_offsets(checkpoint.HIGH_WATERMARK_FILE_NAME)
+        self._remove_deleted()
+
+    def identify(self, node_id: int, cluster_id: str | None = None) -> MetaProperties:
+        """Reads who owns the directory, or makes it this node's where nobody does."""
+        disk = self._runtime.disk
+        path = self._file(checkpoint.META_PROPERTIES_FILE_NAME)
+        if disk.exists(path):
+            found = checkpoint.decode_meta_properties(disk.read_bytes(path), path)
+            if found.node_id != node_id:
+                raise DirectoryMismatch(f"{self.path} belongs to node {found.node_id}, not to node {node_id}")
+            return found
+        random = self._runtime.random
+        made = MetaProperties(
+            cluster_id=cluster_id or uuid_text(new_uuid(random)), node_id=node_id, directory_id=new_uuid(random)
+        )
+        disk.write_atomically(path, checkpoint.encode_meta_properties(made))
+        return made
+
+    def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
+        """`clean` says that every log was flushed and closed: the next start then recovers nothing."""
+        disk = self._runtime.disk
+        if clean:
+            path = self._file(checkpoint.CLEAN_SHUTDOWN_FILE_NAME)
+            disk.write_atomically(path, checkpoint.encode_clean_shutdown(broker_epoch))
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # Logs
+
+    def open_log(self, name: TopicPartition, topic_id: Uuid, config: TopicConfig) -> Log:
+        """Opens the partition's log, or makes it; recovers it first where the last end was not a clean one."""
+        disk = self._runtime.disk
+        directory = self._file(name.directory_name)
+        if disk.exists(directory) and self._topic_id(directory) not in (None, topic_id):
+            self._set_aside(name.directory_name, STRAY_SUFFIX)  # a topic of the same name that was deleted meanwhile
+        if not disk.exists(directory):
+            disk.make_directories(directory)
+            path = f"{directory}/{checkpoint.PARTITION_METADATA_FILE_NAME}"
+            disk.write_atomically(path, checkpoint.encode_partition_metadata(topic_id))
+        return Log.open(
+            disk,
+            directory,
+            config,
+            self._runtime.clock.now_ms(),
+            recovery_point=self._recovery_points.get(name, 0),
+            log_start_offset=self._log_start_offsets.get(name, 0),
+            clean_shutdown=self.was_clean,
+        )
+
+    def delete_log(self, name: TopicPartition) -> str:
+        """Takes the log out of the way at once; its files go with `remove`, given the path that this returns."""
+        for offsets in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
+            offsets.pop(name, None)
+        return self._set_aside(name.directory_name, DELETE_SUFFIX)
+
+    def remove(self, path: str) -> None:
+        self._runtime.disk.remove_directory(path)
+
+    def set_aside_strays(self, known: set[str]) -> None:
+        """Partitions that the cluster no longer gives to this broker: kept, under a name that nobody opens."""
+        disk = self._runtime.disk
+        for entry in disk.list_directory(self.path):
+            metadata = self._file(f"{entry}/{checkpoint.PARTITION_METADATA_FILE_NAME}")
+            if entry not in known and not entry.endswith(STRAY_SUFFIX) and disk.exists(metadata):
+                aside = self._set_aside(entry, STRAY_SUFFIX)
+                logger.warning("%s belongs to no topic of this cluster: kept as %s", self._file(entry), aside)
+
+    # Checkpoints
+
+    def write_checkpoints(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """Recovery points only ever name what has been synced, so an old file is safe, only slower to recover from."""
+        recovery_points = {name: log.recovery_point for name, log in logs.items()}
+        log_start_offsets = {name: log.log_start_offset for name, log in logs.items() if log.log_start_offset > 0}
+        self._recovery_points = self._write_offsets(
+            checkpoint.RECOVERY_POINT_FILE_NAME, recovery_points, self._recovery_points
+        )
+        self._log_start_offsets = self._write_offsets(
+            checkpoint.LOG_START_OFFSET_FILE_NAME, log_start_offsets, self._log_start_offsets
+        )
+
+    def write_high_watermarks(self, logs: Mapping[TopicPartition, Log]) -> None:
+        high_watermarks = {name: log.high_watermark for name, log in logs.items()}
+        self._high_watermarks = self._write_offsets(
+            checkpoint.HIGH_WATERMARK_FILE_NAME, high_watermarks, self._high_watermarks
+        )
+
+    def _write_offsets(
+        self, file_name: str, offsets: dict[TopicPartition, Offset], written: dict[TopicPartition, Offset]
+    ) -> dict[TopicPartition, Offset]:
+        if offsets != written:
+            self._runtime.disk.write_atomically(self._file(file_name), checkpoint.encode_offsets(offsets))
+        return offsets
+
+    def _read_offsets(self, file_name: str) -> dict[TopicPartition, Offset]:
+        path = self._file(file_name)
+        if not self._runtime.disk.exists(path):
+            return {}
+        return checkpoint.decode_offsets(self._runtime.disk.read_bytes(path), path)
+
+    # Details
+
+    def _file(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def _topic_id(self, directory: str) -> Uuid | None:
+        path = f"{directory}/{checkpoint.PARTITION_METADATA_FILE_NAME}"
+        if not self._runtime.disk.exists(path):
+            return None
+        return checkpoint.decode_partition_metadata(self._runtime.disk.read_bytes(path), path)
+
+    def _set_aside(self, directory_name: str, suffix: str) -> str:
+        """Renames the directory to `<name>.<id><suffix>`, as Kafka does, within what a file system allows."""
+        unique = self._runtime.random.randbytes(16).hex()
+        aside = self._file(f"{directory_name[: NAME_BYTES_MAX - len(unique) - len(suffix) - 1]}.{unique}{suffix}")
+        self._runtime.disk.rename(self._file(directory_name), aside)
+        self._runtime.disk.sync_directory(self.path)
+        return aside
+
+    def _remove_deleted(self) -> None:
+        for entry in self._runtime.disk.list_directory(self.path):
+            if entry.endswith(DELETE_SUFFIX):
+                self._runtime.disk.remove_directory(self._file(entry))

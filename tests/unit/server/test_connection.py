@@ -1,0 +1,365 @@
+"""A connection: frames in any pieces, answers in order, backpressure both ways, and a clean end."""
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from barnabas.log.file_range import FileRange
+from barnabas.protocol.framing import Output
+from barnabas.protocol.message import DecodeError
+from barnabas.runtime.interfaces import Address, Buffer, File
+from barnabas.runtime.memory_disk import MemoryDisk
+from barnabas.server import connection as connection_module
+from barnabas.server.connection import REQUESTS_IN_FLIGHT_MAX, Connection, FrameBuffers
+from barnabas.server.context import CloseConnection
+
+FRAME_BYTES_MAX = 8_000_000
+
+
+class StillClock:
+    def now_ms(self) -> int:
+        return 0
+
+    def monotonic_ms(self) -> float:
+        return 0
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Any:
+        raise AssertionError("a connection needs no timer")
+
+    async def sleep(self, delay_ms: float) -> None:
+        raise AssertionError("a connection does not sleep")
+
+
+class ScriptedSocket:
+    """Gives what was put into `incoming`, piece by piece; takes `window` bytes, then blocks."""
+
+    local_address: Address = ("127.0.0.1", 9092)
+    peer_address: Address = ("127.0.0.1", 40000)
+
+    def __init__(self) -> None:
+        self.incoming: deque[bytes] = deque()
+        self.ended = False
+        self.window = 1 << 40
+        self.sent = bytearray()
+        self.closed = False
+        self.readable: Callable[[], None] | None = None
+        self.writable: Callable[[], None] | None = None
+
+    def receive_into(self, buffer: memoryview) -> int:
+        if not self.incoming:
+            if self.ended:
+                return 0
+            raise BlockingIOError
+        piece = self.incoming.popleft()
+        taken = piece[: len(buffer)]
+        if len(piece) > len(taken):
+            self.incoming.appendleft(piece[len(taken) :])
+        buffer[: len(taken)] = taken
+        return len(taken)
+
+    def send(self, data: Buffer, more: bool = False) -> int:
+        if self.window == 0:
+            raise BlockingIOError
+        taken = bytes(data[: self.window])
+        self.window -= len(taken)
+        self.sent += taken
+        return len(taken)
+
+    def send_file(self, file: File, position: int, size: int) -> int:
+        return self.send(file.read(position, min(size, self.window) if self.window else size))
+
+    def on_readable(self, callback: Callable[[], None] | None) -> None:
+        self.readable = callback
+
+    def on_writable(self, callback: Callable[[], None] | None) -> None:
+        self.writable = callback
+
+    def close(self) -> None:
+        self.closed = True
+
+    def feed(self, *pieces: bytes) -> None:
+        """Delivers the pieces one by one, as long as the connection wants to read."""
+        self.incoming.extend(pieces)
+        while self.incoming and self.readable is not None and not self.closed:
+            self.readable()
+
+
+class EchoReply:
+    name = "echo"
+
+    def __init__(self, response: bytes | FileRange | None, waiting: Any = None) -> None:
+        self.response = response
+        self.waiting = waiting
+
+    def encode(self, output: Output) -> None:
+        if isinstance(self.response, FileRange):
+            output += b"="
+            output.splice(self.response)
+        else:
+            assert self.response is not None
+            output += self.response
+
+
+class Echo:
+    """Answers a frame with its own bytes, unless told otherwise for a certain frame."""
+
+    def __init__(self) -> None:
+        self.started: list[bytes] = []
+        self.special: dict[bytes, Callable[[], EchoReply | None]] = {}
+
+    def start(self, frame: memoryview, socket: Any) -> EchoReply | None:
+        body = bytes(frame)
+        self.started.append(body)
+        special = self.special.get(body)
+        return special() if special is not None else EchoReply(b"<" + body + b">")
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+class Fixture:
+    def __init__(self) -> None:
+        self.socket = ScriptedSocket()
+        self.echo = Echo()
+        self.ended: list[Connection] = []
+        self.connection = Connection(
+            socket=self.socket,
+            dispatcher=self.echo,  # type: ignore[arg-type]
+            buffers=FrameBuffers(),
+            clock=StillClock(),
+            frame_bytes_max=FRAME_BYTES_MAX,
+            on_close=self.ended.append,
+        )
+
+    def later(self, body: bytes) -> "asyncio.Future[bytes]":
+        """The frame `body` will be answered by the future that this returns."""
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.echo.special[body] = lambda: EchoReply(None, future)
+        return future
+
+    def exclusive(self, body: bytes) -> "asyncio.Future[bytes]":
+        """The same, by a coroutine."""
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        async def wait() -> bytes:
+            return await future
+
+        self.echo.special[body] = lambda: EchoReply(None, wait())
+        return future
+
+
+def run(test: Callable[[Fixture], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test(Fixture())
+
+    asyncio.run(main())
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 2, 3, 4, 5, 7, 1000])
+def test_frames_arrive_in_any_pieces(piece_bytes: int) -> None:
+    async def test(at: Fixture) -> None:
+        stream = frame(b"one") + frame(b"") + frame(b"x" * 40) + frame(b"four")
+        at.socket.feed(*(stream[i : i + piece_bytes] for i in range(0, len(stream), piece_bytes)))
+        assert at.echo.started == [b"one", b"", b"x" * 40, b"four"]
+        assert at.socket.sent == b"<one><><" + b"x" * 40 + b"><four>"
+
+    run(test)
+
+
+def test_a_frame_larger_than_every_buffer_comes_whole() -> None:
+    async def test(at: Fixture) -> None:
+        body = bytes(range(256)) * 20_000
+        stream = frame(b"small") + frame(body) + frame(b"after")
+        at.socket.feed(*(stream[i : i + 100_000] for i in range(0, len(stream), 100_000)))
+        assert at.echo.started == [b"small", body, b"after"]
+
+    run(test)
+
+
+def test_memory_follows_the_bytes_received_not_the_length_claimed() -> None:
+    async def test(at: Fixture) -> None:
+        at.socket.feed(struct.pack(">i", FRAME_BYTES_MAX) + b"only this")
+        partial = at.connection._partial
+        assert partial is not None
+        assert len(partial) <= connection_module.FRAME_GROWTH_BYTES
+
+    run(test)
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), FRAME_BYTES_MAX + 1, 2**31 - 1])
+def test_an_impossible_length_closes(length: int) -> None:
+    async def test(at: Fixture) -> None:
+        at.socket.feed(frame(b"good"), struct.pack(">i", length))
+        assert at.socket.sent == b"<good>"
+        assert at.socket.closed
+        assert at.ended == [at.connection]
+
+    run(test)
+
+
+def test_answers_leave_in_the_order_of_the_requests() -> None:
+    async def test(at: Fixture) -> None:
+        slow, slower = at.later(b"slow"), at.later(b"slower")
+        at.socket.feed(frame(b"a") + frame(b"slow") + frame(b"b") + frame(b"slower") + frame(b"c"))
+        assert at.echo.started == [b"a", b"slow", b"b", b"slower", b"c"]
+        assert at.socket.sent == b"<a>"
+        slower.set_result(b"<slower>")
+        await settle()
+        assert at.socket.sent == b"<a>"
+        slow.set_result(b"<slow>")
+        await settle()
+        assert at.socket.sent == b"<a><slow><b><slower><c>"
+
+    run(test)
+
+
+def test_a_coroutine_holds_back_what_follows_it() -> None:
+    async def test(at: Fixture) -> None:
+        change = at.exclusive(b"change")
+        at.socket.feed(frame(b"change") + frame(b"look") + frame(b"again"))
+        await settle()
+        assert at.echo.started == [b"change"]
+        assert at.socket.readable is None
+        change.set_result(b"<change>")
+        await settle()
+        assert at.echo.started == [b"change", b"look", b"again"]
+        assert at.socket.sent == b"<change><look><again>"
+        assert at.socket.readable is not None
+
+    run(test)
+
+
+def test_too_many_requests_in_flight_wait_in_the_socket() -> None:
+    async def test(at: Fixture) -> None:
+        bodies = [b"%d" % number for number in range(REQUESTS_IN_FLIGHT_MAX + 20)]
+        futures = [at.later(body) for body in bodies]
+        at.socket.feed(b"".join(frame(body) for body in bodies))
+        assert len(at.echo.started) == REQUESTS_IN_FLIGHT_MAX
+        assert at.socket.readable is None
+        for future in futures[:10]:
+            future.set_result(b".")
+        await settle()
+        assert len(at.echo.started) == REQUESTS_IN_FLIGHT_MAX + 10
+        for future in futures[10:]:
+            future.set_result(b".")
+        await settle()
+        assert at.echo.started == bodies
+        assert at.socket.sent == b"." * len(bodies)
+        assert at.socket.readable is not None
+
+    run(test)
+
+
+def test_a_peer_that_does_not_read_is_not_read_from() -> None:
+    async def test(at: Fixture) -> None:
+        at.socket.window = 5
+        at.socket.feed(frame(b"first") + frame(b"second"))
+        assert at.socket.sent == b"<firs"
+        assert at.socket.readable is None
+        at.socket.window = 1 << 40
+        assert at.socket.writable is not None
+        at.socket.writable()
+        assert at.socket.sent == b"<first><second>"
+        assert at.socket.readable is not None
+        assert at.socket.writable is None
+
+    run(test)
+
+
+@pytest.mark.parametrize("window", [1, 3, 10, 1000])
+def test_a_range_of_a_file_is_sent_in_its_place(window: int) -> None:
+    async def test(at: Fixture) -> None:
+        file = MemoryDisk().open("/log")
+        file.write(0, b"0123456789")
+        at.echo.special[b"fetch"] = lambda: EchoReply(FileRange(file, 2, 6, 0))
+        at.socket.window = window
+        at.socket.feed(frame(b"a") + frame(b"fetch") + frame(b"b"))
+        while at.socket.writable is not None:
+            at.socket.window = window
+            at.socket.writable()
+        assert at.socket.sent == b"<a>=234567<b>"
+
+    run(test)
+
+
+def test_a_file_that_ends_too_soon_closes_rather_than_leaving_a_hole() -> None:
+    async def test(at: Fixture) -> None:
+        file = MemoryDisk().open("/log")
+        at.echo.special[b"fetch"] = lambda: EchoReply(FileRange(file, 0, 6, 0))
+        at.socket.feed(frame(b"fetch"))
+        assert at.socket.closed
+
+    run(test)
+
+
+@pytest.mark.parametrize("error", [DecodeError("bad"), CloseConnection("no"), ConnectionResetError(), RuntimeError()])
+def test_whatever_goes_wrong_ends_this_connection_only(error: Exception) -> None:
+    async def test(at: Fixture) -> None:
+        def fail() -> EchoReply:
+            raise error
+
+        at.echo.special[b"bad"] = fail
+        at.socket.feed(frame(b"bad") + frame(b"after"))
+        assert at.socket.closed
+        assert at.echo.started == [b"bad"]
+        assert at.ended == [at.connection]
+
+    run(test)
+
+
+def test_a_wait_that_fails_closes() -> None:
+    async def test(at: Fixture) -> None:
+        wait = at.later(b"wait")
+        at.socket.feed(frame(b"wait"))
+        wait.set_exception(RuntimeError("planted"))
+        await settle()
+        assert at.socket.closed
+
+    run(test)
+
+
+def test_when_the_client_leaves_its_waits_are_cancelled_but_not_its_changes() -> None:
+    async def test(at: Fixture) -> None:
+        poll, change = at.later(b"poll"), at.exclusive(b"change")
+        at.socket.feed(frame(b"poll") + frame(b"change"))
+        await settle()
+        at.connection.close()
+        assert poll.cancelled()
+        change.set_result(b"done")
+        await settle()
+        assert change.done()
+        assert not change.cancelled()
+        assert at.socket.sent == b""
+        assert at.ended == [at.connection]
+
+    run(test)
+
+
+def test_the_end_of_the_stream_closes() -> None:
+    async def test(at: Fixture) -> None:
+        at.socket.feed(frame(b"a") + b"\0\0")
+        at.socket.ended = True
+        assert at.socket.readable is not None
+        at.socket.readable()
+        assert at.socket.closed
+
+    run(test)
+
+
+def test_no_answer_where_none_is_expected() -> None:
+    async def test(at: Fixture) -> None:
+        at.echo.special[b"silent"] = lambda: None
+        at.socket.feed(frame(b"silent") + frame(b"a"))
+        assert at.socket.sent == b"<a>"
+
+    run(test)
