@@ -5,10 +5,11 @@ a request which needs too many records fails as one, as in Kafka.
 Does not know: authorization, and whether topics may be deleted here; the handlers ask that first.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.config.broker import BrokerConfig
+from barnabas.config.describe import BrokerLayers, Entry, topic_entries
 from barnabas.config.topic import TopicConfig
 from barnabas.config.validation import ConfigError
 from barnabas.controller.decision import RECORDS_MAX, Decision, Refusal
@@ -23,6 +24,7 @@ from barnabas.types import ZERO_UUID, Uuid
 if TYPE_CHECKING:
     from barnabas.protocol.messages.create_topics import (
         CreatableTopic,
+        CreatableTopicConfig,
         CreatableTopicConfigs,
         CreatableTopicResult,
         CreateTopicsRequest,
@@ -38,10 +40,50 @@ if TYPE_CHECKING:
 class TopicRules(NamedTuple):
     """What CreateTopics takes from the world."""
 
-    config: BrokerConfig
+    static_config: BrokerConfig  # of the node that answers
     placer: ReplicaPlacer
     new_topic_id: Callable[[], Uuid]
-    describe: Callable[[Mapping[str, str]], "list[CreatableTopicConfigs]"]  # all configs of a topic that sets these
+    describes: bool  # whether the response says which configs the topics have
+
+
+class _Configs:
+    """The configs of new topics: checked, and described. Most topics of a request set the same, or nothing at all."""
+
+    def __init__(self, image: MetadataImage, static_config: BrokerConfig) -> None:
+        node_id = str(static_config.node_id)
+        self.layers = BrokerLayers(
+            image.config(ResourceType.BROKER, node_id), image.config(ResourceType.BROKER, ""), static_config
+        )
+        self.broker = self.layers.config()
+        self._described: dict[tuple[tuple[str, str], ...], list[Entry]] = {}
+
+    def check(self, configs: "Sequence[CreatableTopicConfig]") -> dict[str, str] | Refusal:
+        nulls = [config.name for config in configs if config.value is None]
+        if nulls:
+            return Refusal(ErrorCode.INVALID_CONFIG, f"A topic's configs cannot be null: {', '.join(nulls)}.")
+        overrides = {config.name: config.value for config in configs if config.value is not None}
+        try:
+            TopicConfig(overrides, self.broker)
+        except ConfigError as error:
+            return Refusal(ErrorCode.INVALID_CONFIG, str(error))
+        return overrides
+
+    def describe(self, overrides: Mapping[str, str]) -> "list[CreatableTopicConfigs]":
+        from barnabas.protocol.messages.create_topics import CreatableTopicConfigs
+
+        key = tuple(overrides.items())
+        if key not in self._described:
+            self._described[key] = sorted(topic_entries(overrides, self.layers))
+        return [
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.sensitive,
+            )
+            for entry in self._described[key]
+        ]
 
 
 def create_topics(
@@ -51,13 +93,17 @@ def create_topics(
 
     seen: set[str] = set()
     twice = {topic.name for topic in request.topics if topic.name in seen or seen.add(topic.name)}  # type: ignore[func-returns-value]
+    configs = _Configs(image, rules.static_config)
+    partitions = sum(max(topic.num_partitions, len(topic.assignments)) for topic in request.topics)
+    if partitions > RECORDS_MAX:
+        return _all_refused(request, too_many(partitions))  # before they are placed, which would take its time
     records: list[Message] = []
     results: dict[str, CreatableTopicResult] = {}
     for topic in request.topics:
         created = (
             Refusal(ErrorCode.INVALID_REQUEST, f"The topic {topic.name!r} is named twice.")
             if topic.name in twice
-            else _create_topic(image, topic, rules)
+            else _create_topic(image, topic, rules, configs)
         )
         if isinstance(created, Refusal):
             results[topic.name] = _refused(topic.name, created)
@@ -65,10 +111,16 @@ def create_topics(
             topic_records, results[topic.name] = created
             records += topic_records
     if len(records) > RECORDS_MAX:
-        results = {name: _refused(name, too_many(len(records))) for name in results}
-        records = []
+        return _all_refused(request, too_many(len(records)))
     response = CreateTopicsResponse(topics=list(results.values()))
     return Decision([] if request.validate_only else records, response)
+
+
+def _all_refused(request: "CreateTopicsRequest", refusal: Refusal) -> Decision["CreateTopicsResponse"]:
+    from barnabas.protocol.messages.create_topics import CreateTopicsResponse
+
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return Decision([], CreateTopicsResponse(topics=[_refused(name, refusal) for name in names]))
 
 
 def _refused(name: str, refusal: Refusal) -> "CreatableTopicResult":
@@ -78,23 +130,25 @@ def _refused(name: str, refusal: Refusal) -> "CreatableTopicResult":
 
 
 def _create_topic(
-    image: MetadataImage, topic: "CreatableTopic", rules: TopicRules
+    image: MetadataImage, topic: "CreatableTopic", rules: TopicRules, configs: _Configs
 ) -> "tuple[list[Message], CreatableTopicResult] | Refusal":
     from barnabas.protocol.messages.config_record import ConfigRecord
     from barnabas.protocol.messages.create_topics import CreatableTopicResult
     from barnabas.protocol.messages.topic_record import TopicRecord
 
-    refusal = check_name(image, topic.name) or _check_configs(topic, rules.config)
+    refusal = check_name(image, topic.name)
     if refusal is not None:
         return refusal
-    placed = _assignments(image, topic) if topic.assignments else _placement(image, topic, rules)
+    overrides = configs.check(topic.configs)
+    if isinstance(overrides, Refusal):
+        return overrides
+    placed = _assignments(image, topic) if topic.assignments else _placement(image, topic, configs.broker, rules.placer)
     if isinstance(placed, Refusal):
         return placed
     topic_id = rules.new_topic_id()
-    configs = {config.name: config.value for config in topic.configs if config.value is not None}
     # In Kafka's order, so that whoever reads a partition knows its configs already.
     records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic_id)]
-    for name, value in configs.items():
+    for name, value in overrides.items():
         records.append(ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value))
     records += partition_records(image, topic_id, 0, placed)
     result = CreatableTopicResult(
@@ -102,7 +156,7 @@ def _create_topic(
         topic_id=topic_id,
         num_partitions=len(placed),
         replication_factor=len(placed[0]),
-        configs=rules.describe(configs),
+        configs=configs.describe(overrides) if rules.describes else [],
     )
     return records, result
 
@@ -123,17 +177,6 @@ def check_name(image: MetadataImage, name: str) -> Refusal | None:
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"The topic name '{name}' collides with the topic '{colliding[0]}': metrics take '.' and '_' for one.",
         )
-    return None
-
-
-def _check_configs(topic: "CreatableTopic", config: BrokerConfig) -> Refusal | None:
-    nulls = [config.name for config in topic.configs if config.value is None]
-    if nulls:
-        return Refusal(ErrorCode.INVALID_CONFIG, f"A topic's configs cannot be null: {', '.join(nulls)}.")
-    try:
-        TopicConfig.checked({config.name: config.value or "" for config in topic.configs}, config)
-    except ConfigError as error:
-        return Refusal(ErrorCode.INVALID_CONFIG, str(error))
     return None
 
 
@@ -161,7 +204,9 @@ def _assignments(image: MetadataImage, topic: "CreatableTopic") -> list[Replicas
     return [placed[partition] for partition in range(len(placed))]
 
 
-def _placement(image: MetadataImage, topic: "CreatableTopic", rules: TopicRules) -> list[Replicas] | Refusal:
+def _placement(
+    image: MetadataImage, topic: "CreatableTopic", config: BrokerConfig, placer: ReplicaPlacer
+) -> list[Replicas] | Refusal:
     if topic.replication_factor < -1 or topic.replication_factor == 0:
         return Refusal(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -172,13 +217,11 @@ def _placement(image: MetadataImage, topic: "CreatableTopic", rules: TopicRules)
             ErrorCode.INVALID_PARTITIONS,
             f"The number of partitions is {topic.num_partitions}; it must be at least 1, or -1 for the default.",
         )
-    partitions = rules.config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
-    if partitions > RECORDS_MAX:
-        return too_many(partitions)
+    partitions = config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
     replication_factor = topic.replication_factor
     if replication_factor == -1:
-        replication_factor = rules.config.default_replication_factor
-    return place(image, partitions, replication_factor, rules.placer)
+        replication_factor = config.default_replication_factor
+    return place(image, partitions, replication_factor, placer)
 
 
 def delete_topics(image: MetadataImage, request: "DeleteTopicsRequest") -> Decision["DeleteTopicsResponse"]:

@@ -13,7 +13,7 @@ import importlib
 from enum import IntEnum
 from typing import Any
 
-from barnabas.protocol.message import DecodeError, VersionedMessage
+from barnabas.protocol.message import DecodeError, Message
 from barnabas.protocol.primitives import read_uvarint
 
 FRAME_VERSION = 1
@@ -61,7 +61,7 @@ WRITE_VERSIONS: dict[int, int] = {
 _classes: dict[int, Any] = {}  # grows as types are met; never larger than RecordType
 
 
-def encode_record(record: VersionedMessage) -> bytes:
+def encode_record(record: Message) -> bytes:
     """The value of the log's record."""
     type_id = record.API_KEY
     version = WRITE_VERSIONS.get(type_id, 0)

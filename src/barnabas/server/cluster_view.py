@@ -1,0 +1,70 @@
+"""The cluster as a client sees it from the connection that it asks on: who is alive, and where to dial them.
+
+Always holds: a fenced broker is not alive, leads nothing, and its replicas are offline.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.metadata.image import (
+    DIRECTORY_MIGRATING,
+    DIRECTORY_UNASSIGNED,
+    BrokerImage,
+    MetadataImage,
+    PartitionImage,
+)
+from barnabas.types import BrokerId
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+    from barnabas.server.context import RequestContext
+
+
+class Node(NamedTuple):
+    id: BrokerId
+    host: str
+    port: int
+    rack: str | None
+    fenced: bool
+
+
+def nodes(broker: Broker, context: RequestContext, image: MetadataImage, *, fenced: bool = False) -> list[Node]:
+    """Brokers that are alive, or with `fenced` all that are registered, by id."""
+    found = []
+    for broker_id in sorted(image.brokers):
+        registered = image.brokers[broker_id]
+        if registered.fenced and not fenced:
+            continue
+        host, port = _address(broker, context, registered)
+        found.append(Node(broker_id, host, port, registered.rack, registered.fenced))
+    return found
+
+
+def _address(broker: Broker, context: RequestContext, registered: BrokerImage) -> tuple[str, int]:
+    """This node's own as the client dialled it, unless it is told to advertise another."""
+    if registered.id == broker.node_id or not registered.endpoints:
+        return broker.advertised(context)
+    endpoint = registered.endpoints[0]
+    return endpoint.host, endpoint.port
+
+
+def is_alive(image: MetadataImage, broker_id: BrokerId) -> bool:
+    registered = image.brokers.get(broker_id)
+    return registered is not None and not registered.fenced
+
+
+def offline_replicas(image: MetadataImage, partition: PartitionImage) -> list[BrokerId]:
+    """Replicas that cannot serve now: their broker is away, or the directory that they lay in."""
+    return [
+        replica
+        for replica, directory in zip(partition.replicas, partition.directories, strict=True)
+        if not is_alive(image, replica) or _is_lost(image.brokers[replica], directory)
+    ]
+
+
+def _is_lost(registered: BrokerImage, directory: bytes) -> bool:
+    """Not assigned yet is not lost; a real directory that the broker no longer has is."""
+    if directory in (DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING):
+        return False
+    return directory not in registered.directories
