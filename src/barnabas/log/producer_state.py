@@ -299,7 +299,7 @@ class ProducerStates:
         return _SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc, count) + entries
 
     def load(self, snapshot: bytes, now_ms: int, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> None:
-        """Starts over from a snapshot; the caller appends the batches after it again. CorruptSnapshot changes nothing."""
+        """Starts over from a snapshot; the caller then appends what follows it. CorruptSnapshot changes nothing."""
         states = decode_snapshot(snapshot)
         self.clear()
         for state in states:

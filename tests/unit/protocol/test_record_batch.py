@@ -150,6 +150,13 @@ def test_half_a_batch_has_no_matching_crc() -> None:
     assert not crc_matches(batch[:-1], 0, read_header(batch))
 
 
+def test_a_batch_that_claims_more_than_is_there_has_no_matching_crc() -> None:
+    """Its CRC fits the bytes that are there: the length is not under it."""
+    batch = encode_batch(RECORDS)
+    batch[8:12] = (len(batch) - 12 + 10).to_bytes(4, "big")
+    assert not crc_matches(memoryview(batch), 0, read_header(batch))
+
+
 @pytest.mark.parametrize("path", sorted(KAFKA_BATCHES.iterdir()), ids=lambda path: path.stem)
 def test_batches_of_real_clients(path: Path) -> None:
     data = memoryview(path.read_bytes())
