@@ -1,7 +1,8 @@
 """From the text of a properties file, or of options, to a BrokerConfig, with each complaint at its line.
 
 The notation is Java's: `#` and `!` begin comments; a key ends at `=`, `:` or white space; a line that ends with a
-backslash goes on in the next; `\\t`, `\\n`, `\\r`, `\\f` and `\\uXXXX` are escapes, any other escaped character is itself.
+backslash goes on in the next; `\\t`, `\\n`, `\\r`, `\\f` and `\\uXXXX` are escapes, any other escaped character is
+itself.
 Does not know: files. Whoever calls has read them.
 """
 
@@ -88,7 +89,7 @@ def _sort_out(given: Given, warnings: list[str], errors: list[str]) -> None:
 
     danger = inapplicable.DANGERS.get(given.name)
     reason = inapplicable.reason(given.name)
-    if danger is not None and given.text.strip():
+    if danger is not None and given.text.strip() not in ("", "PLAINTEXT"):
         errors.append(f"{given.where}: {given.name} is refused: {danger}")
     elif reason is not None:
         warnings.append(f"{given.where}: {given.name} has no effect: {reason}")
