@@ -154,6 +154,7 @@ def _create_topic(
     result = CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
+        error_message=None,
         num_partitions=len(placed),
         replication_factor=len(placed[0]),
         configs=configs.describe(overrides) if rules.describes else [],
@@ -275,5 +276,7 @@ def _check_deletable(image: MetadataImage, name: str | None, topic_id: Uuid) -> 
     if name is not None and topic_id != ZERO_UUID:
         return Refusal(ErrorCode.INVALID_REQUEST, "Both a name and an id are given.")
     if name is not None:
-        return None if name in image.topics_by_name else Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return None if topic_id in image.topics_by_id else Refusal(ErrorCode.UNKNOWN_TOPIC_ID)
+        known = name in image.topics_by_name
+        return None if known else Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic of this name.")
+    known = topic_id in image.topics_by_id
+    return None if known else Refusal(ErrorCode.UNKNOWN_TOPIC_ID, "There is no topic of this id.")

@@ -105,10 +105,11 @@ class MetadataLog:
             self._file(checkpoint.QUORUM_STATE_FILE_NAME), checkpoint.encode_quorum_state(state)
         )
         voters = [Voter(voter_id=self._node_id)]
-        value = bytearray(LEADER_CHANGE_VERSION.to_bytes(2, "big"))
-        LeaderChangeMessage(leader_id=self._node_id, voters=voters, granting_voters=voters).encode(
-            value, LEADER_CHANGE_VERSION
+        message = LeaderChangeMessage(
+            version=LEADER_CHANGE_VERSION, leader_id=self._node_id, voters=voters, granting_voters=voters
         )
+        value = bytearray()
+        message.encode(value, LEADER_CHANGE_VERSION)
         self._append([(encode_control_key(ControlRecordKind.LEADER_CHANGE), bytes(value))], control=True)
 
     def append(self, records: Sequence[Message]) -> Offset:

@@ -25,6 +25,8 @@ from barnabas.server.context import RequestContext
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
+NODES_SINCE_VERSION = 2
+
 
 def handle(broker: Broker, context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     asked = [
@@ -34,7 +36,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeQuorumReque
         return _unknown(request)
     return DescribeQuorumResponse(
         topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[_quorum(broker)])],
-        nodes=_nodes(broker, context),
+        nodes=_nodes(broker, context) if context.api_version >= NODES_SINCE_VERSION else [],
     )
 
 

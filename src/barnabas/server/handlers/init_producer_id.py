@@ -1,4 +1,4 @@
-"""InitProducerId, versions 0 to 6, for idempotent producers: a new producer id with epoch 0.
+"""InitProducerId, versions 0 to 5, for idempotent producers: a new producer id with epoch 0.
 
 A producer that already has an id gets a new one as well, as in Kafka: only transactions keep one.
 A transactional id is answered NOT_COORDINATOR as by a Kafka broker that does not lead its partition of
