@@ -34,6 +34,7 @@ def bootstrap() -> Iterator[str]:
         return
     with BrokerProcess() as broker:
         yield broker.address
+        assert "Traceback" not in broker.errors(), broker.errors()[-8000:]
 
 
 @pytest.fixture

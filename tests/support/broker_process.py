@@ -7,6 +7,7 @@ Does not know: what kind of broker it starts beyond its command line; it never i
 
 from __future__ import annotations
 
+import itertools
 import os
 import select
 import signal
@@ -24,6 +25,8 @@ T = TypeVar("T")
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 READY_SECONDS_MAX = 30.0  # a loaded machine may be slow; an idle one needs a third of a second
 STOP_SECONDS_MAX = 30.0
+_scratch = tempfile.TemporaryDirectory(prefix="barnabas-brokers-")  # removed when this process ends
+_numbers = itertools.count(1)
 
 
 class BrokerFailed(Exception):
@@ -40,16 +43,18 @@ class BrokerProcess:
         port: int = 0,
         config: Mapping[str, object] | None = None,
         arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
         prepare: Callable[[], None] | None = None,
     ) -> None:
         self.data = data  # None: everything in memory
         self.port = port  # after start: the port it serves
         self.config = dict(config or {})
         self.arguments = list(arguments)
+        self.environment = dict(environment or {})
         self.prepare = prepare  # runs in the child before the broker, e.g. to set a limit
         self.process: subprocess.Popen[bytes] | None = None
         self.ready_seconds = 0.0  # from the start of the process to its ready line
-        self._errors: tempfile._TemporaryFileWrapper[bytes] | None = None
+        self._errors = Path(_scratch.name) / f"stderr-{next(_numbers)}"  # all of its lives, one after the other
 
     @property
     def address(self) -> str:
@@ -72,17 +77,17 @@ class BrokerProcess:
 
     def start(self) -> BrokerProcess:
         assert self.process is None, "already started"
-        self._errors = tempfile.NamedTemporaryFile(prefix="barnabas-broker-", suffix=".stderr")  # noqa: SIM115
-        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), **self.environment}
         began = time.monotonic()
-        self.process = subprocess.Popen(
-            self.command(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=environment,
-            preexec_fn=self.prepare,
-        )
+        with self._errors.open("ab") as errors:
+            self.process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+                preexec_fn=self.prepare,
+            )
         line = self._read_ready_line(began + READY_SECONDS_MAX)
         self.ready_seconds = time.monotonic() - began
         self.port = int(line.rpartition(":")[2])
@@ -113,9 +118,7 @@ class BrokerProcess:
 
     def errors(self) -> str:
         """What the process wrote to its standard error so far."""
-        if self._errors is None:
-            return ""
-        return Path(self._errors.name).read_text(errors="replace")
+        return self._errors.read_text(errors="replace") if self._errors.exists() else ""
 
     def resident_bytes(self) -> int:
         return resident_bytes(self.pid)

@@ -1,0 +1,186 @@
+"""Apache Kafka itself and its tools, as oracle and as the other side of benchmarks.
+
+Its jars come from Maven Central by name into a cache outside of the repository (ANCHOR, else ~/.cache/barnabas-anchor).
+Holds: without Java, or without the jars and Maven to fetch them, `why_unavailable` says so in a sentence.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from broker_process import resident_bytes
+
+VERSION = "4.3.1"
+READY_SECONDS_MAX = 120.0
+SERVER_FLAGS = ("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+QUICK_TOOL_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # most tools live for a second
+POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+<modelVersion>4.0.0</modelVersion><groupId>anchor</groupId><artifactId>kafka</artifactId><version>1</version>
+<dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
+<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-nop</artifactId><version>1.7.36</version></dependency>
+</dependencies></project>
+"""
+
+
+def cache_directory() -> Path:
+    return Path(os.environ.get("ANCHOR") or Path.home() / ".cache" / "barnabas-anchor")
+
+
+def libraries() -> Path:
+    return cache_directory() / "libs"
+
+
+def has_jars() -> bool:
+    return (libraries() / f"kafka_2.13-{VERSION}.jar").exists()
+
+
+def why_unavailable() -> str | None:
+    """None if Kafka's tools can be run now, or after `fetch_jars`."""
+    if shutil.which("java") is None:
+        return "Java is not installed"
+    if not has_jars() and shutil.which("mvn") is None:
+        return f"the jars of Apache Kafka {VERSION} are not in {libraries()} and Maven is not installed"
+    return None
+
+
+def fetch_jars() -> None:
+    """By Maven, where they are missing."""
+    if has_jars():
+        return
+    cache_directory().mkdir(parents=True, exist_ok=True)
+    pom = cache_directory() / "pom.xml"
+    pom.write_text(POM)
+    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={libraries()}"]
+    subprocess.run(["mvn", "-q", "-f", str(pom), *goal], check=True)
+
+
+def java_command(main_class: str, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
+    return ["java", *flags, "-cp", f"{libraries()}/*", main_class, *arguments]
+
+
+def run_tool(
+    main_class: str,
+    *arguments: str,
+    text: str | None = None,
+    seconds: float = 120.0,
+    check: bool = True,
+    flags: tuple[str, ...] = QUICK_TOOL_FLAGS,
+) -> str:
+    """A tool of Kafka; what it printed, standard error included. Fails the caller if the tool fails."""
+    command = java_command(main_class, *arguments, flags=flags)
+    done = subprocess.run(
+        command, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=seconds
+    )
+    if check and done.returncode != 0:
+        raise AssertionError(f"{main_class} {' '.join(arguments)}: exit status {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+class ApacheKafka:
+    """One node, broker and controller, on loopback. A context manager."""
+
+    def __init__(self, directory: Path, config: Mapping[str, object] | None = None) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.config = dict(config or {})
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ready_seconds = 0.0  # from the start of the process, formatted storage assumed, to its first answer
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def node_directory(self) -> Path:
+        return self.directory / "data"
+
+    def start(self) -> ApacheKafka:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        properties = self.directory / "server.properties"
+        if not properties.exists():
+            self._format(properties)
+        began = time.monotonic()
+        log = (self.directory / "server.log").open("ab")
+        command = java_command("kafka.Kafka", str(properties), flags=SERVER_FLAGS)
+        self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        log.close()
+        while not is_answering(self.port):
+            if self.process.poll() is not None or time.monotonic() > began + READY_SECONDS_MAX:
+                self.stop()
+                raise AssertionError((self.directory / "server.log").read_text()[-4000:])
+            time.sleep(0.005)
+        self.ready_seconds = time.monotonic() - began
+        return self
+
+    def stop(self) -> None:
+        if self.process is None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def resident_bytes(self) -> int:
+        assert self.process is not None
+        return resident_bytes(self.process.pid)
+
+    def __enter__(self) -> ApacheKafka:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _format(self, properties: Path) -> None:
+        controller_port = free_port()
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": self.node_directory,
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            **self.config,
+        }
+        properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        cluster_id = run_tool("kafka.tools.StorageTool", "random-uuid").split()[-1]
+        run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+API_VERSIONS_REQUEST = bytes.fromhex("0000000e 0012 0000 00000001 0004") + b"wait"
+
+
+def is_answering(port: int) -> bool:
+    """Whether a broker at this port answers a request for its API versions."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as probe:
+            probe.sendall(API_VERSIONS_REQUEST)
+            return len(probe.recv(4)) == 4
+    except OSError:
+        return False
