@@ -1,0 +1,1 @@
+"""Consumer groups: pure rules. They decide records and answers; only `apply` changes what is durable."""

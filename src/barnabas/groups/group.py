@@ -1,0 +1,142 @@
+"""What every kind of group is and does, as the shard and the offsets need it.
+
+Always holds: a group's durable state changes only in `apply` of its kind, called live and at replay alike. What is
+not durable (who waits, timers) may change in any decision, and is gone after a reload.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from enum import Enum
+from random import Random
+from typing import ClassVar
+
+from barnabas.errors import ErrorCode
+from barnabas.groups.outcome import NOTHING, Client, Moment, Outcome, Pending
+from barnabas.groups.records import GroupRecord
+from barnabas.groups.settings import GroupSettings
+from barnabas.groups.timers import TimerKey, Timers
+from barnabas.groups.topics import Topics
+from barnabas.protocol.messages.describe_groups import DescribedGroup
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest
+from barnabas.protocol.messages.join_group import JoinGroupRequest
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest
+from barnabas.protocol.messages.sync_group import SyncGroupRequest
+
+
+class GroupType(Enum):
+    """Kafka's words, as ListGroups and its filter have them."""
+
+    CLASSIC = "Classic"
+    CONSUMER = "Consumer"
+
+
+class Surroundings:
+    """What the groups of one shard share."""
+
+    __slots__ = ("random", "settings", "timers", "topics")
+
+    def __init__(self, *, settings: GroupSettings, topics: Topics, random: Random) -> None:
+        self.settings = settings  # replaced as a whole
+        self.topics = topics  # replaced as a whole
+        self.timers = Timers()
+        self.random = random
+
+
+class Group(ABC):
+    __slots__ = ("group_id", "surroundings")
+    TYPE: ClassVar[GroupType]
+
+    def __init__(self, group_id: str, surroundings: Surroundings) -> None:
+        self.group_id = group_id
+        self.surroundings = surroundings
+
+    # What it is
+
+    @property
+    @abstractmethod
+    def state_name(self) -> str:
+        """Kafka's word for the state, as ListGroups and its filter have it."""
+
+    @property
+    @abstractmethod
+    def protocol_type(self) -> str:
+        """Empty where nobody has ever joined."""
+
+    @property
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """No member: it may be deleted, or replaced by a group of another kind."""
+
+    @abstractmethod
+    def describe(self) -> DescribedGroup | ErrorCode:
+        """For DescribeGroups, which knows only the classic protocol."""
+
+    # Requests of the classic protocol
+
+    @abstractmethod
+    def join(self, request: JoinGroupRequest, client: Client, pending: Pending, now: Moment) -> Outcome: ...
+
+    @abstractmethod
+    def sync(self, request: SyncGroupRequest, client: Client, pending: Pending, now: Moment) -> Outcome: ...
+
+    @abstractmethod
+    def heartbeat(self, request: HeartbeatRequest, client: Client, pending: Pending, now: Moment) -> Outcome: ...
+
+    @abstractmethod
+    def leave(self, request: LeaveGroupRequest, client: Client, pending: Pending, now: Moment) -> Outcome:
+        """`request.members` is filled at every version."""
+
+    # Committed offsets
+
+    @abstractmethod
+    def check_offset_commit(
+        self, *, member_id: str, instance_id: str | None, epoch: int, transactional: bool, api_version: int
+    ) -> ErrorCode:
+        """`epoch` is the generation of a classic member and the member epoch of another; -1 of nobody's."""
+
+    @abstractmethod
+    def offsets_committed(self, member_id: str, now: Moment) -> None:
+        """A commit of this member was accepted, which shows that it is alive."""
+
+    @abstractmethod
+    def check_offset_fetch(self, *, member_id: str | None, epoch: int) -> ErrorCode: ...
+
+    @abstractmethod
+    def check_offset_delete(self) -> ErrorCode: ...
+
+    @abstractmethod
+    def is_subscribed(self, topic: str) -> bool: ...
+
+    @abstractmethod
+    def offsets_age_from_ms(self, commit_timestamp_ms: int) -> int | None:
+        """The moment from which an offset committed then begins to age; None where none ages now (KIP-211)."""
+
+    # The end
+
+    @abstractmethod
+    def check_delete(self) -> ErrorCode: ...
+
+    @abstractmethod
+    def tombstones(self) -> Sequence[GroupRecord]:
+        """Removes everything of the group from the log but its offsets."""
+
+    # Time and the log
+
+    @abstractmethod
+    def expired(self, timer: TimerKey, now: Moment) -> Outcome:
+        """A timer that the group has set is due."""
+
+    @abstractmethod
+    def loaded(self, now: Moment) -> Outcome:
+        """Everything is replayed: members have their whole session again from now on."""
+
+    @abstractmethod
+    def unload(self) -> Sequence[Pending]:
+        """The group ends here: cancels its timers and names those who wait."""
+
+    def append_failed(self, outcome: Outcome, error: ErrorCode, now: Moment) -> Outcome:
+        """The records of an outcome of this group could not be written, and were not applied.
+
+        The answers of that outcome are given by the shell, with the error.
+        """
+        return NOTHING
