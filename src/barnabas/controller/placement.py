@@ -1,13 +1,15 @@
 """Where the replicas of new partitions go.
 
-Racks take turns, and brokers within a rack take turns, each round from one place further on, so that
+Racks take turns to lead, and when each has led once, the next broker of each rack takes its turn:
 
-    racks A, B, C of three brokers each:    partition 0: A0 B0 C0    partition 1: B1 C1 A1    partition 2: C2 A2 B2
+    racks A and B of two brokers each:    A0 B0    B0 A0    A1 B1    B1 A1    then the order is drawn anew
 
 Always holds: no broker twice in a partition; the first replica, the leader to be, is not fenced; a rack gets a second
 replica only when every rack has one or is used up; fenced brokers only where their rack has no other left.
-The random start keeps many small topics from piling up on the first broker. The world's randomness comes by the
-constructor.
+Over racks of equal size, each broker leads equally often. Drawing anew whenever each has led once varies who stands
+by whom, so that the load of a broker that fails spreads; the random start keeps many small topics from piling up on
+the first broker. (Kafka's placer moves to the next broker with each partition: with two racks of two, two of the four
+then never lead until its order is drawn anew.)
 """
 
 from collections.abc import Iterable
@@ -58,19 +60,19 @@ def default_directory(image: MetadataImage, broker_id: BrokerId) -> Uuid:
 
 
 class _Turns:
-    """Brokers that take turns. Within a round each serves once; each round starts one place after the last."""
+    """Brokers that take turns."""
 
     def __init__(self, broker_ids: list[BrokerId], random: Random) -> None:
         self.broker_ids = sorted(broker_ids)
-        self._start = random.randrange(len(broker_ids)) if broker_ids else 0
-        self._served = 0  # in this round
-        self._round = 0
+        self._first = random.randrange(len(broker_ids)) if broker_ids else 0
+        self._start = 0  # who is asked first for the partition at hand
+        self._served = 0  # for the partition at hand
 
-    def next(self, round_number: int) -> BrokerId | None:
-        if round_number != self._round:
-            self._round = round_number
-            self._served = 0
-            self._start += 1
+    def begin(self, lap: int) -> None:
+        self._start = self._first + lap
+        self._served = 0
+
+    def next(self) -> BrokerId | None:
         if self._served == len(self.broker_ids):
             return None
         broker_id = self.broker_ids[(self._start + self._served) % len(self.broker_ids)]
@@ -83,14 +85,16 @@ class _Rack:
         self.unfenced = _Turns([broker.id for broker in brokers if not broker.fenced], random)
         self.fenced = _Turns([broker.id for broker in brokers if broker.fenced], random)
 
-    def next(self, round_number: int) -> BrokerId | None:
-        broker_id = self.unfenced.next(round_number)
-        return self.fenced.next(round_number) if broker_id is None else broker_id
+    def begin(self, lap: int) -> None:
+        self.unfenced.begin(lap)
+        self.fenced.begin(lap)
+
+    def next(self) -> BrokerId | None:
+        broker_id = self.unfenced.next()
+        return self.fenced.next() if broker_id is None else broker_id
 
 
 class _Racks:
-    """One partition is one round."""
-
     def __init__(self, brokers: list[BrokerImage], random: Random) -> None:
         by_name: dict[str, list[BrokerImage]] = {}
         for broker in brokers:
@@ -98,33 +102,35 @@ class _Racks:
         self._random = random
         self._racks = [_Rack(by_name[name], random) for name in sorted(by_name)]
         self._unfenced_count = sum(not broker.fenced for broker in brokers)
-        self._start = random.randrange(len(self._racks))
-        self._round = 0
+        self._first = random.randrange(len(self._racks))
+        self._partition = 0
 
     def place(self, replication_factor: int) -> Replicas:
-        if self._round > 0 and self._round % self._unfenced_count == 0:
-            self._shuffle()  # each broker has led once: begin another pattern
-        self._round += 1
+        if self._partition > 0 and self._partition % self._unfenced_count == 0:
+            self._shuffle()
         count = len(self._racks)
-        turn = [self._racks[(self._start + step) % count] for step in range(count)]
-        self._start += 1
+        lap, lead = divmod(self._partition, count)
+        self._partition += 1
+        turn = [self._racks[(self._first + lead + step) % count] for step in range(count)]
+        for rack in turn:
+            rack.begin(lap)
         leader_step, leader = self._leader(turn)
         replicas = [leader]
-        first_lap = True  # on which the leader's rack has had its share
+        is_first_round = True  # in which the leader's rack has had its share
         while True:
             for step, rack in enumerate(turn):
                 if len(replicas) == replication_factor:
                     return tuple(replicas)
-                if first_lap and step == leader_step:
+                if is_first_round and step == leader_step:
                     continue
-                broker_id = rack.next(self._round)
+                broker_id = rack.next()
                 if broker_id is not None:
                     replicas.append(broker_id)
-            first_lap = False
+            is_first_round = False
 
     def _leader(self, turn: list[_Rack]) -> tuple[int, BrokerId]:
         for step, rack in enumerate(turn):
-            broker_id = rack.unfenced.next(self._round)
+            broker_id = rack.unfenced.next()
             if broker_id is not None:
                 return step, broker_id
         raise AssertionError("no broker is unfenced")
