@@ -324,12 +324,6 @@ class BrokerConfig(Config):
         at_least(0),
         help="How often the offsets up to which logs are flushed are written down, from which recovery starts.",
     )
-    log_flush_start_offset_checkpoint_interval_ms: int = integer(
-        "log.flush.start.offset.checkpoint.interval.ms",
-        60_000,
-        at_least(0),
-        help="How often the start offsets of logs are written down.",
-    )
     replica_high_watermark_checkpoint_interval_ms: int = long(
         "replica.high.watermark.checkpoint.interval.ms",
         5_000,
@@ -346,19 +340,6 @@ class BrokerConfig(Config):
     # Connections and requests
     socket_request_max_bytes: int = integer(
         "socket.request.max.bytes", 100 << 20, at_least(1), help="Largest request; a longer one closes the connection."
-    )
-    socket_send_buffer_bytes: int = integer(
-        "socket.send.buffer.bytes",
-        102_400,
-        help="The system's send buffer of a connection; -1 for the system's default.",
-    )
-    socket_receive_buffer_bytes: int = integer(
-        "socket.receive.buffer.bytes",
-        102_400,
-        help="The system's receive buffer of a connection; -1 for the system's default.",
-    )
-    socket_listen_backlog_size: int = integer(
-        "socket.listen.backlog.size", 50, at_least(1), help="Connections that may wait to be accepted."
     )
     max_connections: int = integer(
         "max.connections",
@@ -399,6 +380,7 @@ class BrokerConfig(Config):
     def __init__(self, overrides: Mapping[str, str]) -> None:
         self._fill(overrides, lambda setting: setting.default, "broker")
         self._check_listeners()
+        self._check_quorum()
 
     @property
     def data_directory(self) -> str:
@@ -427,6 +409,22 @@ class BrokerConfig(Config):
         name = self.inter_broker_listener_name
         if name is not None and name.upper() not in listening:
             raise ConfigError(f"inter.broker.listener.name: {name!r} is not allowed; listeners has no such name")
+
+    def _check_quorum(self) -> None:
+        """One node is its whole cluster: whatever the file says of others cannot be meant."""
+        if set(self.process_roles) != {"broker", "controller"}:
+            raise ConfigError(
+                "process.roles: a node must be both broker and controller; clusters are not available yet"
+            )
+        others = [voter for voter in self.controller_quorum_voters if voter.node_id != self.node_id]
+        if others:
+            raise ConfigError(f"controller.quorum.voters: {others[0]} is another node; clusters are not available yet")
+        if len(self.controller_quorum_bootstrap_servers) > 1:
+            raise ConfigError("controller.quorum.bootstrap.servers: there is one node; clusters are not available yet")
+        listening = {endpoint.listener_name for endpoint in self.listeners}
+        for name in self.controller_listener_names:
+            if name not in listening:
+                raise ConfigError(f"controller.listener.names: {name!r} is not allowed; listeners has no such name")
 
 
 def effective(static: BrokerConfig, *dynamic: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:

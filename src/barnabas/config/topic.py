@@ -190,7 +190,7 @@ class TopicConfig(Config):
         "preallocate",
         False,
         synonyms=(Synonym("log.preallocate"),),
-        help="Whether a new segment file is given its full size at once.",
+        help="Kept and shown for Kafka's tools; segments always grow as they are written.",
     )
     remote_log_copy_disable: bool = boolean(
         "remote.log.copy.disable",

@@ -68,6 +68,7 @@ class Acceptor:
             buffers=self._buffers,
             clock=self._runtime.clock,
             frame_bytes_max=self.limits.frame_bytes_max,
+            requests_in_flight_max=self.limits.requests_in_flight_max,
             on_close=self._closed,
         )
         self._connections[connection] = None
@@ -94,12 +95,25 @@ class Acceptor:
 class Limits:
     """From the broker's config; replaced as a whole when that changes."""
 
-    __slots__ = ("connections_max", "connections_per_address_max", "frame_bytes_max", "idle_ms_max")
+    __slots__ = (
+        "connections_max",
+        "connections_per_address_max",
+        "frame_bytes_max",
+        "idle_ms_max",
+        "requests_in_flight_max",
+    )
 
     def __init__(
-        self, *, connections_max: int, connections_per_address_max: int, frame_bytes_max: int, idle_ms_max: int
+        self,
+        *,
+        connections_max: int,
+        connections_per_address_max: int,
+        frame_bytes_max: int,
+        requests_in_flight_max: int,
+        idle_ms_max: int,
     ) -> None:
         self.connections_max = connections_max
         self.connections_per_address_max = connections_per_address_max
         self.frame_bytes_max = frame_bytes_max
+        self.requests_in_flight_max = requests_in_flight_max
         self.idle_ms_max = idle_ms_max

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from barnabas.config.broker import BrokerConfig
+from barnabas.config.broker import BrokerConfig, effective
 from barnabas.config.endpoints import Endpoint as ListenerAddress
 from barnabas.log.log import Log
 from barnabas.metadata.delta import MetadataDelta
@@ -99,13 +99,13 @@ class Broker:
 
     def _reconfigure(self, image: MetadataImage) -> None:
         """What is set for this broker wins over what is set for all, and that over the file."""
-        self.config = BrokerConfig(
-            {
-                **self.static_config.overrides,
-                **image.config(ResourceType.BROKER, ""),
-                **image.config(ResourceType.BROKER, str(self.node_id)),
-            }
+        self.config, complaints = effective(
+            self.static_config,
+            image.config(ResourceType.BROKER, ""),
+            image.config(ResourceType.BROKER, str(self.node_id)),
         )
+        for complaint in complaints:
+            logger.warning("a stored setting of brokers is left out: %s", complaint)
         self.acceptor.limits = limits_of(self.config)
         self.fetch_sessions.slots = self.config.max_incremental_fetch_session_cache_slots
         self.partitions.reconfigure(self.config, image)
@@ -136,5 +136,6 @@ def limits_of(config: BrokerConfig) -> Limits:
         connections_max=config.max_connections,
         connections_per_address_max=config.max_connections_per_ip,
         frame_bytes_max=config.socket_request_max_bytes,
+        requests_in_flight_max=config.queued_max_requests,
         idle_ms_max=config.connections_max_idle_ms,
     )

@@ -30,7 +30,6 @@ logger = logging.getLogger(__name__)
 RECEIVE_BYTES = 256 * 1024  # one shared buffer; more than a loopback socket usually delivers at once
 FRAME_GROWTH_BYTES = 1024 * 1024 + 64 * 1024  # memory follows the bytes received, not the length that was claimed
 SPARE_FRAMES_MAX = 4  # buffers kept for the next large frame: enough for the brokers and producers active at once
-REQUESTS_IN_FLIGHT_MAX = 100  # a client that pipelines more waits in its own socket buffer
 LENGTH_BYTES = 4
 
 
@@ -61,6 +60,7 @@ class Connection:
         buffers: FrameBuffers,
         clock: Clock,
         frame_bytes_max: int,
+        requests_in_flight_max: int,
         on_close: Callable[["Connection"], None],
     ) -> None:
         self.socket = socket
@@ -69,6 +69,7 @@ class Connection:
         self._buffers = buffers
         self._clock = clock
         self._frame_bytes_max = frame_bytes_max
+        self._requests_in_flight_max = requests_in_flight_max  # a client that pipelines more waits in its own buffers
         self._on_close = on_close
         self._closed = False
 
@@ -220,7 +221,7 @@ class Connection:
         return (
             self._closed
             or self._exclusive is not None
-            or len(self._pending) >= REQUESTS_IN_FLIGHT_MAX
+            or len(self._pending) >= self._requests_in_flight_max
             or len(self._parts) > 0
         )
 

@@ -13,7 +13,7 @@ from barnabas.config.topic import TopicConfig
 from barnabas.errors import ErrorCode
 from barnabas.log.log import Log
 from barnabas.metadata.delta import MetadataDelta, TopicDelta
-from barnabas.metadata.image import ConfigResource, MetadataImage, ResourceType, TopicImage
+from barnabas.metadata.image import MetadataImage, ResourceType, TopicImage
 from barnabas.runtime.interfaces import Runtime
 from barnabas.server.log_directory import LogDirectory
 from barnabas.server.metadata_log import DIRECTORY_NAME as METADATA_DIRECTORY_NAME
@@ -114,7 +114,10 @@ class Partitions:
             partition.log.update_config(config)
 
     def _topic_config(self, topic: str, image: MetadataImage) -> TopicConfig:
-        return TopicConfig(image.configs.get(ConfigResource(ResourceType.TOPIC, topic), {}), self._config)
+        usable, complaints = TopicConfig.usable(image.config(ResourceType.TOPIC, topic))
+        for complaint in complaints:
+            logger.warning("a stored setting of topic %s is left out: %s", topic, complaint)
+        return TopicConfig(usable, self._config)
 
     # Work that comes round
 

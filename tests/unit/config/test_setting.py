@@ -204,12 +204,12 @@ def test_endpoints() -> None:
             "listeners": "plaintext://0.0.0.0:9092,CONTROLLER://[::1]:9093",
             "controller.listener.names": "controller",
             "advertised.listeners": "PLAINTEXT://kafka.example:19092",
-            "controller.quorum.voters": "1@a:1,2@[::2]:2",
+            "controller.quorum.voters": "1@[::2]:2",
             "controller.quorum.bootstrap.servers": "a:1",
         }
     )
     assert config.listeners == (Endpoint("PLAINTEXT", "0.0.0.0", 9092), Endpoint("CONTROLLER", "::1", 9093))
-    assert config.controller_quorum_voters == (Voter(1, "a", 1), Voter(2, "::2", 2))
+    assert config.controller_quorum_voters == (Voter(1, "::2", 2),)
     assert config.controller_quorum_bootstrap_servers == (Server("a", 1),)
     for name in ("listeners", "controller.quorum.voters", "controller.quorum.bootstrap.servers"):
         setting = BrokerConfig.SETTINGS[name]
@@ -237,6 +237,10 @@ def test_endpoints() -> None:
         ({"inter.broker.listener.name": "OTHER"}, "listeners has no such name"),
         ({"controller.quorum.voters": "a:1"}, "id@host:port"),
         ({"log.dirs": "a,b"}, "a list of one entry"),
+        ({"process.roles": "broker"}, "both broker and controller"),
+        ({"controller.quorum.voters": "1@a:1,2@b:1"}, "2@b:1 is another node"),
+        ({"controller.quorum.bootstrap.servers": "a:1,b:1"}, "there is one node"),
+        ({"controller.listener.names": "OTHER"}, "listeners has no such name"),
         ({"process.roles": ""}, "one or more of broker, controller"),
     ],
 )

@@ -14,9 +14,10 @@ from barnabas.protocol.message import DecodeError
 from barnabas.runtime.interfaces import Address, Buffer, File
 from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.server import connection as connection_module
-from barnabas.server.connection import REQUESTS_IN_FLIGHT_MAX, Connection, FrameBuffers
+from barnabas.server.connection import Connection, FrameBuffers
 from barnabas.server.context import CloseConnection
 
+REQUESTS_IN_FLIGHT_MAX = 100
 FRAME_BYTES_MAX = 8_000_000
 
 
@@ -133,6 +134,7 @@ class Fixture:
             buffers=FrameBuffers(),
             clock=StillClock(),
             frame_bytes_max=FRAME_BYTES_MAX,
+            requests_in_flight_max=REQUESTS_IN_FLIGHT_MAX,
             on_close=self.ended.append,
         )
 
