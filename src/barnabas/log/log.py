@@ -6,6 +6,8 @@ One thread owns the log; `flush` alone may run on another meanwhile.
 Does not know: time (it is told), other replicas, who reads or writes, where its recovery point is kept.
 """
 
+import errno
+
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import ErrorCode
 from barnabas.log.append import (
@@ -17,19 +19,15 @@ from barnabas.log.append import (
     check_surplus,
     malformed,
 )
-from barnabas.log.checkpoint import (
-    PARTITION_METADATA_FILE_NAME,
-    CheckpointError,
-    decode_partition_metadata,
-    encode_partition_metadata,
-)
+from barnabas.log.checkpoint import PARTITION_METADATA_FILE_NAME
 from barnabas.log.file_range import FileRange
 from barnabas.log.flusher import Flusher
 from barnabas.log.leader_epochs import EpochEnd
 from barnabas.log.open_segments import OpenSegments
 from barnabas.log.producer_replay import marker_in, replay
-from barnabas.log.producer_state import PRODUCER_ID_EXPIRATION_MS
-from barnabas.log.recovery import LoadedLog, LoadRequest, load
+from barnabas.log.producer_state import PRODUCER_ID_EXPIRATION_MS, CompletedTransaction
+from barnabas.log.reader import Reader
+from barnabas.log.recovery import LoadedLog, LoadRequest, keep_topic_id, load
 from barnabas.log.retention import expired_count
 from barnabas.log.segment import Segment
 from barnabas.log.segments import Segments
@@ -49,19 +47,20 @@ from barnabas.protocol.record_batch import (
     set_append_time,
 )
 from barnabas.runtime.interfaces import Disk
-from barnabas.types import NO_TIMESTAMP_MS, LeaderEpoch, Offset, Position, Uuid
+from barnabas.types import NO_TIMESTAMP_MS, LeaderEpoch, Offset, Uuid
 
 __all__ = ["AppendInfo", "AppendOrigin", "FileRange", "Log", "TimestampOffset"]
 
 
 class Log:
     __slots__ = (
-        "_bound",
         "_disk",
         "_flusher",
         "_high_watermark",
         "_last_flush_ms",
+        "_needs_recovery",
         "_producer_id_expiration_ms",
+        "_reader",
         "_rules",
         "_segments",
         "_snapshots",
@@ -96,8 +95,9 @@ class Log:
         self._flusher = Flusher(disk, directory, loaded.recovery_point)
         self._high_watermark = loaded.log_start_offset
         self._producer_id_expiration_ms = producer_id_expiration_ms
-        self._bound: tuple[Offset, Segment | None, Position] = (-1, None, 0)  # where the last reader's limit lies
+        self._reader = Reader(self._segments)
         self._last_flush_ms = now_ms
+        self._needs_recovery = False  # the disk failed half way through something that cannot be taken back
 
     @classmethod
     def open(
@@ -133,31 +133,11 @@ class Log:
         if not clean_shutdown:
             log._flusher.directory_changed()
             log._flusher.epochs_changed()
-        if topic_id is not None:
-            log._keep_topic_id(topic_id)
+        if topic_id is not None and keep_topic_id(disk, directory, topic_id):
+            log._flusher.finished([f"{directory}/{PARTITION_METADATA_FILE_NAME}"])
+            log._flusher.directory_changed()
         log._segments.active.release()  # an idle partition holds nothing open
         return log
-
-    def _keep_topic_id(self, topic_id: Uuid) -> None:
-        """Written once, and not synced: a crash that loses it comes before anything was synced at all."""
-        path = f"{self.directory}/{PARTITION_METADATA_FILE_NAME}"
-        if self._disk.exists(path):
-            try:
-                decode_partition_metadata(self._disk.read_bytes(path), path)
-            except CheckpointError:
-                self._disk.remove(path)
-            else:
-                return
-        file = self._disk.open(path)
-        file.write(0, encode_partition_metadata(topic_id))
-        file.close()
-        self._flusher.finished([path])
-        self._flusher.directory_changed()
-
-    def topic_id(self) -> Uuid | None:
-        """The topic that these files belong to, as they say themselves; None where they do not."""
-        path = f"{self.directory}/{PARTITION_METADATA_FILE_NAME}"
-        return decode_partition_metadata(self._disk.read_bytes(path), path) if self._disk.exists(path) else None
 
     # Offsets
 
@@ -196,9 +176,9 @@ class Log:
         return list(self._segments)
 
     @property
-    def is_torn(self) -> bool:
-        """A write failed and what it left could not be cut: appends fail until that succeeds."""
-        return self._segments.active.is_torn
+    def is_offline(self) -> bool:
+        """Whether appends fail: what a failed write left could not be cut yet, or the log must be opened anew."""
+        return self._needs_recovery or self._segments.active.is_torn
 
     def update_config(self, config: TopicConfig) -> None:
         """Takes effect at once, but for what a segment was made with."""
@@ -283,6 +263,8 @@ class Log:
         max_timestamp_ms: int,
         now_ms: int,
     ) -> None:
+        if self._needs_recovery:
+            raise OSError(errno.EIO, "the disk failed here before; the log must be opened anew", self.directory)
         size_bytes = len(batch)
         last_offset = base_offset + header[6]
         segment = self._segment_for(size_bytes, base_offset, last_offset, max_timestamp_ms, now_ms)
@@ -295,10 +277,13 @@ class Log:
             marker = marker_in(batch) if header.is_control else None
             completed = self.producers.append(header, base_offset, timestamp_ms=max_timestamp_ms, marker=marker)
             if completed is not None and completed.aborted:
-                producer_id, first_offset, marker_offset, _, last_stable_offset = completed
-                segment.transaction_index.append(
-                    AbortedTransaction(producer_id, first_offset, marker_offset, last_stable_offset)
-                )
+                self._index_aborted(segment, completed)
+
+    def _index_aborted(self, segment: Segment, completed: CompletedTransaction) -> None:
+        producer_id, first_offset, last_offset, _, last_stable_offset = completed
+        self._needs_recovery = True  # unless the entry gets written: the marker is in the log already
+        segment.transaction_index.append(AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset))
+        self._needs_recovery = False
 
     def _own_copy(self, batch: memoryview, header: BatchHeader) -> memoryview:
         """A batch that may be written to, in the codec that the topic asks for."""
@@ -349,13 +334,17 @@ class Log:
         """Finishes the active segment and begins the next one. An empty one stays, where its name still fits."""
         base_offset = max(base_offset, self.log_end_offset)
         active = self._segments.active
-        if active.size_bytes == 0 and active.base_offset == base_offset:
+        is_empty = active.size_bytes == 0
+        if is_empty and active.base_offset == base_offset:
             return active
         active.finish()
-        self._flusher.finished(active.paths())
         segment = self._segments.begin(base_offset, self.config, now_ms)
-        self._snapshots.take(base_offset, self.producers)
         self._flusher.directory_changed()
+        if is_empty:
+            self._segments.delete_one(len(self._segments) - 2, now_ms + self.config.file_delete_delay_ms)
+        else:
+            self._flusher.finished(active.paths())
+        self._snapshots.take(base_offset, self.producers)
         return segment
 
     # Reading
@@ -370,59 +359,13 @@ class Log:
         """
         if not self.log_start_offset <= offset < min(end_offset, self.log_end_offset):
             return None
-        segments = self._segments
-        number = segments.number_of(offset)
-        while number < len(segments):
-            segment = segments[number]
-            position = segment.position_of(offset)
-            if position < segment.size_bytes:
-                break
-            number += 1  # compaction may have left nothing at the end of a segment
-        else:
-            return None
-        segments.used(segment)
-        size_bytes = self._end_position(segment, number, end_offset) - position
-        if size_bytes > size_bytes_max:
-            size_bytes = self._limited(segment, position, size_bytes, size_bytes_max, at_least_one)
-        return FileRange(segment.file(), position, size_bytes, segment.base_offset) if size_bytes > 0 else None
-
-    def _end_position(self, segment: Segment, number: int, end_offset: Offset) -> Position:
         if end_offset >= self.log_end_offset:
-            return segment.size_bytes
-        if number + 1 < len(self._segments) and end_offset >= self._segments[number + 1].base_offset:
-            return segment.size_bytes
-        known_offset, known_segment, position = self._bound
-        if known_offset != end_offset or known_segment is not segment:
-            position = segment.position_of(end_offset)
-            self._bound = (end_offset, segment, position)
-        return position
-
-    def _limited(
-        self, segment: Segment, position: Position, size_bytes: int, size_bytes_max: int, at_least_one: bool
-    ) -> int:
-        if at_least_one:
-            overhead = segment.file().read(position, LOG_OVERHEAD_BYTES)
-            first_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(overhead[8:12], "big")
-            size_bytes_max = max(size_bytes_max, first_bytes)
-        return min(size_bytes, size_bytes_max)
+            return self._reader.read(offset, size_bytes_max, None, at_least_one)
+        return self._reader.read(offset, size_bytes_max, end_offset, at_least_one)
 
     def aborted_transactions(self, offset: Offset, found: FileRange) -> list[AbortedTransaction]:
         """Those with records in a range that was read from `offset` on: what read_committed must skip."""
-        number = self._segments.number_of(found.segment_base_offset)
-        segment = self._segments[number]
-        if segment.base_offset != found.segment_base_offset:
-            return []  # deleted meanwhile
-        end_offset = segment.offset_index.offset_beyond(found.position + found.size_bytes)
-        if end_offset is None:
-            is_last = number + 1 == len(self._segments)
-            end_offset = self.log_end_offset if is_last else self._segments[number + 1].base_offset
-        aborted: list[AbortedTransaction] = []
-        for following in self._segments.all[number:]:
-            more, is_complete = following.transaction_index.overlapping(offset, end_offset)
-            aborted += more
-            if is_complete:
-                break
-        return aborted
+        return self._reader.aborted_transactions(offset, found, self.log_end_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record that is at least so late; None where there is none."""
@@ -514,6 +457,7 @@ class Log:
         if offset < self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
             return True
+        self._needs_recovery = True  # unless every step below succeeds
         self._flusher.truncated(offset)
         due_ms = now_ms + self.config.file_delete_delay_ms
         number = self._segments.number_of(offset)
@@ -525,16 +469,19 @@ class Log:
 
     def truncate_fully_and_start_at(self, offset: Offset, now_ms: int) -> None:
         """Drops everything; the log is empty and begins at `offset`."""
+        self._needs_recovery = True
         self._flusher.truncated(min(offset, self.log_start_offset))
-        due_ms = now_ms + self.config.file_delete_delay_ms
-        self._segments.delete_newest(0, due_ms)
+        self._segments.delete_newest(0, now_ms + self.config.file_delete_delay_ms)
+        self._snapshots.remove_all()
         self._segments.begin(offset, self.config, now_ms)
         self.log_start_offset = offset
+        self._high_watermark = offset
         self.leader_epochs.clear()
         self._truncated_to(offset, now_ms)
+        self._flusher.log_start_moved(offset)
 
     def _truncated_to(self, end_offset: Offset, now_ms: int) -> None:
-        self._bound = (-1, None, 0)
+        self._reader.forget()
         self.log_end_offset = end_offset
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self._high_watermark = min(self._high_watermark, end_offset)
@@ -550,6 +497,7 @@ class Log:
         self._flusher.epochs_changed()
         self._flusher.sync_directory()
         self._flusher.write_epochs(self.leader_epochs)
+        self._needs_recovery = False
 
     # Flushing
 

@@ -75,6 +75,10 @@ class ProducerSnapshots:
         producers.clear()
         return None
 
+    def remove_all(self) -> None:
+        while self.offsets:
+            self.remove(self.offsets[-1])
+
     def remove(self, offset: Offset) -> None:
         if offset in self.offsets:
             self.offsets.remove(offset)

@@ -11,7 +11,12 @@ a prefix is kept. Does not know: where recovery point and log start are written 
 from dataclasses import dataclass
 
 from barnabas.config.topic import TopicConfig
-from barnabas.log.checkpoint import CheckpointError
+from barnabas.log.checkpoint import (
+    PARTITION_METADATA_FILE_NAME,
+    CheckpointError,
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
 from barnabas.log.leader_epochs import LEADER_EPOCH_FILE_NAME, LeaderEpochs
 from barnabas.log.producer_replay import ProducerSnapshots, replay, snapshot_offsets
 from barnabas.log.producer_state import ProducerStates, stray_snapshots
@@ -19,7 +24,7 @@ from barnabas.log.scan import batches_from, headers_from
 from barnabas.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
 from barnabas.protocol.record_batch import crc_matches
 from barnabas.runtime.interfaces import Disk
-from barnabas.types import Offset
+from barnabas.types import Offset, Uuid
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,7 +73,8 @@ def load(request: LoadRequest) -> LoadedLog:
     disk.make_directories(directory)
     names = remove_remains(disk, directory, disk.list_directory(directory))
     segments = open_segments(request, names)
-    leader_epochs, epochs_are_known = load_leader_epochs(disk, directory)
+    leader_epochs = load_leader_epochs(disk, directory)
+    epochs_are_lost = not len(leader_epochs)
     recovered: list[Segment] = []
     if not request.clean_shutdown:
         recovered = recover(request, segments, leader_epochs)
@@ -81,7 +87,7 @@ def load(request: LoadRequest) -> LoadedLog:
         segments = [request.segment(request.log_start_offset)]
         segments[0].create()
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
-    if not epochs_are_known:
+    if epochs_are_lost:
         rebuild_leader_epochs(segments, leader_epochs)
     leader_epochs.truncate_from_end(log_end_offset)
     leader_epochs.truncate_from_start(log_start_offset)
@@ -97,6 +103,28 @@ def load(request: LoadRequest) -> LoadedLog:
         snapshots=snapshots,
         recovered=recovered,
     )
+
+
+def read_topic_id(disk: Disk, directory: str) -> Uuid | None:
+    """The topic that these files belong to, as they say themselves; None where they do not, or not any more."""
+    path = f"{directory}/{PARTITION_METADATA_FILE_NAME}"
+    if not disk.exists(path):
+        return None
+    try:
+        return decode_partition_metadata(disk.read_bytes(path), path)
+    except CheckpointError:
+        return None
+
+
+def keep_topic_id(disk: Disk, directory: str, topic_id: Uuid) -> bool:
+    """Writes it down, unsynced, and gives whether it was not there. A crash that tears it has synced nothing yet."""
+    if read_topic_id(disk, directory) is not None:
+        return False
+    file = disk.open(f"{directory}/{PARTITION_METADATA_FILE_NAME}")
+    file.truncate(0)
+    file.write(0, encode_partition_metadata(topic_id))
+    file.close()
+    return True
 
 
 def remove_remains(disk: Disk, directory: str, names: list[str]) -> list[str]:
@@ -124,22 +152,24 @@ def open_segments(request: LoadRequest, names: list[str]) -> list[Segment]:
     return segments
 
 
-def load_leader_epochs(disk: Disk, directory: str) -> tuple[LeaderEpochs, bool]:
-    """And whether the file was there and whole."""
+def load_leader_epochs(disk: Disk, directory: str) -> LeaderEpochs:
+    """None of them where the file is missing, empty or broken."""
     path = f"{directory}/{LEADER_EPOCH_FILE_NAME}"
     if not disk.exists(path):
-        return LeaderEpochs(), False
+        return LeaderEpochs()
     try:
-        return LeaderEpochs.decode(disk.read_bytes(path), path), True
+        return LeaderEpochs.decode(disk.read_bytes(path), path)
     except CheckpointError:
-        return LeaderEpochs(), False
+        return LeaderEpochs()
 
 
 def rebuild_leader_epochs(segments: list[Segment], leader_epochs: LeaderEpochs) -> None:
-    """From every batch: the file is lost, or has never been written."""
+    """From every batch: the file is lost, or has never been written. Nothing is read of a log without epochs."""
     leader_epochs.clear()
     for segment in segments:
-        for _, header in headers_from(segment.file(), 0, segment.size_bytes) if segment.size_bytes else ():
+        for _, header in headers_from(segment.file(), 0, segment.size_bytes):
+            if header.leader_epoch < 0 and not len(leader_epochs):
+                return
             if header.leader_epoch > leader_epochs.latest_epoch:
                 leader_epochs.assign(header.leader_epoch, header.base_offset)
         if segment is not segments[-1]:
@@ -221,9 +251,9 @@ def load_producers(
     snapshots = ProducerSnapshots(request.disk, request.directory, snapshot_offsets(names))
     for offset in stray_snapshots(snapshots.offsets, [segment.base_offset for segment in segments]):
         snapshots.remove(offset)
+    if not snapshots.offsets and request.clean_shutdown:
+        return producers, snapshots  # a clean stop would have left one if there were anything to remember
     found = snapshots.load_newest(trusted_offset, producers, request.now_ms, request.producer_id_expiration_ms)
-    if found is None and request.clean_shutdown:
-        return producers, snapshots  # nothing with a producer was ever written
     first_offset = log_start_offset if found is None else max(found, log_start_offset)
     if first_offset < log_end_offset:
         for offset, data in replay(producers, segments, first_offset, log_end_offset, indexed_from=trusted_offset):

@@ -97,6 +97,12 @@ class Segments:
             self._open.forget(self.active)
         return gone
 
+    def delete_one(self, number: int, due_ms: int) -> None:
+        assert number + 1 < len(self._segments), "the active one stays"
+        segment = self._segments.pop(number)
+        del self._base_offsets[number]
+        self._delete(segment, due_ms)
+
     def _delete(self, segment: Segment, due_ms: int) -> None:
         self._open.forget(segment)
         segment.release()

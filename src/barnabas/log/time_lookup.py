@@ -23,7 +23,9 @@ def first_at_or_after(segments: Sequence[Segment], timestamp_ms: int, first_offs
     """The first record not before a moment; records before `first_offset` do not count."""
     for segment in segments:
         if segment.size_bytes and segment.retention_timestamp_ms() >= timestamp_ms:
-            return _first_in_segment(segment, timestamp_ms, first_offset)
+            found = _first_in_segment(segment, timestamp_ms, first_offset)
+            if found is not None:
+                return found  # otherwise the late record lies before `first_offset`
     return None
 
 

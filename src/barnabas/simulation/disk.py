@@ -1,0 +1,440 @@
+"""A disk that forgets what was not synced, runs full and fails on demand.
+
+It keeps two states: what a running process sees, and what is on the platter. `sync` moves a file's bytes from the one
+to the other, `sync_directory` the names in a directory. `crash` gives the disk that is left afterwards: of the unsynced
+writes of a file any prefix or subset, torn at any byte; of a map any pages; of the changes to a directory a prefix.
+
+Always holds: the same calls with the same `Random` leave the same disk. Once crashed, nothing works any more on the
+old one. Does not know: time, unless `now_ms` is given.
+"""
+
+import errno
+from collections.abc import Callable
+from enum import Enum
+from random import Random
+from typing import NamedTuple
+
+from barnabas.runtime.interfaces import Buffer
+
+PAGE_BYTES = 512  # what a crash keeps or loses of a map as one; smaller than real pages, to find more
+
+
+class Survival(Enum):
+    """What a crash leaves of that which was not synced."""
+
+    NONE = "none"
+    ALL = "all"
+    SOME = "some"
+
+
+class Change(NamedTuple):
+    """One unsynced change of a file: bytes at a position, or a new size."""
+
+    position: int
+    data: bytes | None  # None: cut or grown to `position`
+
+
+class Node:
+    """One file, whatever its names are."""
+
+    def __init__(self, content: bytes = b"") -> None:
+        self.content = bytearray(content)  # as a process sees it
+        self.durable = content
+        self.pending: list[Change] = []  # in order; what has to happen to `durable` to make it `content`
+        self.mapped = False  # changes of a map are not seen one by one: pages are compared instead
+        self.modified_ms = 0
+
+    def change(self, change: Change) -> None:
+        apply(self.content, change)
+        self.pending.append(change)
+
+    def sync(self) -> None:
+        self.durable = bytes(self.content)
+        self.pending.clear()
+
+    def after_crash(self, random: Random, survival: Survival) -> bytes:
+        if survival is Survival.NONE:
+            return self.durable
+        if survival is Survival.ALL:
+            return bytes(self.content)
+        if self.mapped:
+            return self._some_pages(random)
+        left = bytearray(self.durable)
+        for change in self._some_changes(random):
+            apply(left, change)
+        return bytes(left)
+
+    def _some_changes(self, random: Random) -> list[Change]:
+        if random.random() < 0.5:  # in order, the last one torn
+            kept = self.pending[: random.randint(0, len(self.pending))]
+            return [*kept[:-1], torn(kept[-1], random)] if kept else []
+        return [
+            torn(change, random) if random.random() < 0.2 else change
+            for change in self.pending
+            if random.random() < 0.5
+        ]
+
+    def _some_pages(self, random: Random) -> bytes:
+        size = random.choice((len(self.durable), len(self.content)))
+        left = bytearray(size)
+        for start in range(0, size, PAGE_BYTES):
+            source = random.choice((self.durable, self.content))
+            page = source[start : min(start + PAGE_BYTES, size)]
+            left[start : start + len(page)] = page
+        return bytes(left)
+
+
+def apply(content: bytearray, change: Change) -> None:
+    position, data = change
+    if data is None:
+        del content[position:]
+        content.extend(bytes(position - len(content)))
+    else:
+        content.extend(bytes(max(0, position - len(content))))
+        content[position : position + len(data)] = data
+
+
+def torn(change: Change, random: Random) -> Change:
+    if change.data is None:
+        return change
+    return Change(change.position, change.data[: random.randint(0, len(change.data))])
+
+
+class NameChange(NamedTuple):
+    """One unsynced change in a directory. `node` is what `path` names afterwards; `old_path` is gone then."""
+
+    path: str | None
+    node: Node | None  # None: a directory
+    old_path: str | None
+
+
+class SimulatedFile:
+    def __init__(self, disk: "SimulatedDisk", path: str, node: Node) -> None:
+        self.path = path
+        self._disk = disk
+        self._node = node
+        self._is_open = True
+
+    def _check(self) -> Node:
+        self._disk.check_alive()
+        if not self._is_open:
+            raise OSError(errno.EBADF, "file is closed", self.path)
+        return self._node
+
+    def size(self) -> int:
+        return len(self._check().content)
+
+    def read(self, position: int, size: int) -> bytes:
+        node = self._check()
+        self._disk.may_fail("read")
+        return bytes(node.content[position : position + size])
+
+    def write(self, position: int, data: Buffer) -> None:
+        node = self._check()
+        self._disk.may_fail("write")
+        self._disk.write(node, position, bytes(data))
+
+    def truncate(self, size: int) -> None:
+        node = self._check()
+        self._disk.may_fail("truncate")
+        self._disk.resize(node, size)
+
+    def sync(self) -> None:
+        node = self._check()
+        self._disk.may_fail("sync")
+        node.sync()
+        self._disk.done("sync")
+
+    def close(self) -> None:
+        self._is_open = False
+
+
+class SimulatedMappedFile:
+    def __init__(self, disk: "SimulatedDisk", node: Node, size: int) -> None:
+        self._disk = disk
+        self._node = node
+        node.mapped = True
+        if size > len(node.content):
+            node.content.extend(bytes(size - len(node.content)))
+        self._view = memoryview(node.content)
+
+    @property
+    def view(self) -> memoryview:
+        return self._view
+
+    def reserve(self, position: int, size: int) -> None:
+        self._disk.may_fail("write")
+        self._disk.take_space(size)
+        self._view[position : position + size] = bytes(size)
+        self._disk.done("write")
+
+    def resize(self, size: int) -> None:
+        self.close()
+        self._disk.may_fail("truncate")
+        apply(self._node.content, Change(size, None))
+        self._view = memoryview(self._node.content)
+        self._disk.done("truncate")
+
+    def sync(self) -> None:
+        self._disk.may_fail("sync")
+        self._node.sync()
+        self._disk.done("sync")
+
+    def close(self) -> None:
+        self._view.release()
+        self._view = memoryview(b"")
+
+
+class SimulatedLock:
+    def __init__(self, held: set[str], path: str) -> None:
+        self._held = held
+        self._path = path
+        held.add(path)
+
+    def release(self) -> None:
+        self._held.discard(self._path)
+
+
+def parent_of(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+class SimulatedDisk:
+    def __init__(self, *, space_bytes: int = 1 << 40, now_ms: Callable[[], int] = lambda: 0) -> None:
+        self.operations = 0  # changes and syncs so far
+        self.on_operation: Callable[[str], None] | None = None  # told the kind of each, after it happened
+        self._names: dict[str, Node | None] = {"": None}  # as a process sees them; None is a directory
+        self._durable_names: dict[str, Node | None] = {"": None}
+        self._name_changes: dict[str, list[NameChange]] = {}  # by directory, in order
+        self._locked: set[str] = set()
+        self._space_bytes = space_bytes
+        self._free_bytes = space_bytes
+        self._failures: dict[str, list[tuple[int, int]]] = {}  # kind to (calls until then, errno)
+        self._now_ms = now_ms
+        self._is_dead = False
+
+    # Faults
+
+    def fail(self, kind: str, *, nth: int = 1, error: int = errno.EIO) -> None:
+        """The nth call from now on of this kind fails: read, write, truncate, sync, create, rename, remove."""
+        self._failures.setdefault(kind, []).append((nth, error))
+
+    def heal(self) -> None:
+        """Nothing fails any more."""
+        self._failures.clear()
+
+    def set_free_bytes(self, free_bytes: int) -> None:
+        """Then the disk is full; a write that does not fit is done as far as it does."""
+        self._free_bytes = free_bytes
+
+    def crash(self, random: Random, survival: Survival = Survival.SOME) -> "SimulatedDisk":
+        """The disk as the next process finds it; this one answers nothing any more."""
+        left = self.image(random, survival)
+        self._is_dead = True
+        return left
+
+    def image(self, random: Random, survival: Survival = Survival.SOME) -> "SimulatedDisk":
+        """What a crash at this moment would leave."""
+        left = SimulatedDisk(space_bytes=self._space_bytes, now_ms=self._now_ms)
+        names = dict(self._names) if survival is Survival.ALL else dict(self._durable_names)
+        if survival is Survival.SOME:
+            for directory in sorted(self._name_changes):
+                changes = self._name_changes[directory]
+                for change in changes[: random.randint(0, len(changes))]:
+                    rename_in(names, change)
+        fresh: dict[Node, Node] = {}
+        for path in sorted(names):
+            node = names[path]
+            if not all(names.get(above, self) is None for above in parents(path)):
+                continue  # the directory itself did not survive
+            if node is None:
+                left._names[path] = left._durable_names[path] = None
+                continue
+            if node not in fresh:
+                fresh[node] = Node(node.after_crash(random, survival))
+            left._names[path] = left._durable_names[path] = fresh[node]
+        return left
+
+    # What files and maps call
+
+    def check_alive(self) -> None:
+        if self._is_dead:
+            raise OSError(errno.EIO, "the machine has crashed")
+
+    def may_fail(self, kind: str) -> None:
+        self.check_alive()
+        waiting = self._failures.get(kind)
+        if waiting:
+            left, error = waiting[0]
+            if left > 1:
+                waiting[0] = (left - 1, error)
+            else:
+                waiting.pop(0)
+                raise OSError(error, f"simulated failure of {kind}")
+
+    def done(self, kind: str) -> None:
+        self.operations += 1
+        if self.on_operation is not None:
+            self.on_operation(kind)
+
+    def take_space(self, size: int) -> None:
+        if size > self._free_bytes:
+            raise OSError(errno.ENOSPC, "no space left on the simulated disk")
+        self._free_bytes -= size
+
+    def write(self, node: Node, position: int, data: bytes) -> None:
+        growth = max(0, position + len(data) - len(node.content))
+        lacking = growth - self._free_bytes
+        if lacking > 0:
+            data = data[: len(data) - lacking]
+            growth -= lacking
+        self._free_bytes -= growth
+        node.change(Change(position, data))
+        node.modified_ms = self._now_ms()
+        self.done("write")
+        if lacking > 0:
+            raise OSError(errno.ENOSPC, "no space left on the simulated disk")
+
+    def resize(self, node: Node, size: int) -> None:
+        self._free_bytes += max(0, len(node.content) - size)
+        node.change(Change(size, None))
+        node.modified_ms = self._now_ms()
+        self.done("truncate")
+
+    # Disk
+
+    def _node(self, path: str) -> Node:
+        self.check_alive()
+        if path not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        node = self._names[path]
+        if node is None:
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        return node
+
+    def _node_or_new(self, path: str) -> Node:
+        self.check_alive()
+        if path in self._names:
+            return self._node(path)
+        self._need_directory(parent_of(path))
+        self.may_fail("create")
+        node = Node()
+        node.modified_ms = self._now_ms()
+        self._change_name(NameChange(path, node, None), "create")
+        return node
+
+    def _need_directory(self, path: str) -> None:
+        self.check_alive()
+        if self._names.get(path, self) is not None:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+
+    def _change_name(self, change: NameChange, kind: str) -> None:
+        rename_in(self._names, change)
+        directory = parent_of(change.path if change.path is not None else change.old_path or "")
+        self._name_changes.setdefault(directory, []).append(change)
+        self.done(kind)
+
+    def open(self, path: str) -> SimulatedFile:
+        return SimulatedFile(self, path, self._node_or_new(path))
+
+    def map(self, path: str, size: int) -> SimulatedMappedFile:
+        return SimulatedMappedFile(self, self._node_or_new(path), size)
+
+    def exists(self, path: str) -> bool:
+        self.check_alive()
+        return path in self._names
+
+    def size(self, path: str) -> int:
+        return len(self._node(path).content)
+
+    def modified_ms(self, path: str) -> int:
+        return self._node(path).modified_ms
+
+    def list_directory(self, path: str) -> list[str]:
+        self._need_directory(path)
+        return sorted(name[len(path) + 1 :] for name in self._names if name and parent_of(name) == path)
+
+    def make_directories(self, path: str) -> None:
+        self.check_alive()
+        if path not in self._names:
+            self.make_directories(parent_of(path))
+            self._change_name(NameChange(path, None, None), "create")
+        self._need_directory(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self.check_alive()
+        if source not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        self._need_directory(parent_of(target))
+        self.may_fail("rename")
+        self._change_name(NameChange(target, self._names[source], source), "rename")
+
+    def remove(self, path: str) -> None:
+        node = self._node(path)
+        self.may_fail("remove")
+        if not node.mapped:
+            self._free_bytes += len(node.content)
+        self._change_name(NameChange(None, None, path), "remove")
+
+    def remove_directory(self, path: str) -> None:
+        self._need_directory(path)
+        self.may_fail("remove")
+        self._change_name(NameChange(None, None, path), "remove")
+
+    def sync_file(self, path: str) -> None:
+        node = self._node(path)
+        self.may_fail("sync")
+        node.sync()
+        self.done("sync")
+
+    def sync_directory(self, path: str) -> None:
+        self._need_directory(path)
+        self.may_fail("sync")
+        for change in self._name_changes.pop(path, ()):
+            rename_in(self._durable_names, change)
+        self.done("sync")
+
+    def read_bytes(self, path: str) -> bytes:
+        node = self._node(path)
+        self.may_fail("read")
+        return bytes(node.content)
+
+    def write_atomically(self, path: str, data: Buffer) -> None:
+        aside = path + ".tmp"
+        file = self.open(aside)
+        file.truncate(0)
+        file.write(0, data)
+        file.sync()
+        file.close()
+        self.rename(aside, path)
+        self.sync_directory(parent_of(path))
+
+    def lock(self, path: str) -> SimulatedLock:
+        self._node_or_new(path)
+        if path in self._locked:
+            raise BlockingIOError(errno.EWOULDBLOCK, "another holds the lock", path)
+        return SimulatedLock(self._locked, path)
+
+    def space_bytes(self, path: str) -> tuple[int, int]:
+        return self._space_bytes, self._free_bytes
+
+
+def parents(path: str) -> list[str]:
+    found = []
+    while path:
+        path = parent_of(path)
+        found.append(path)
+    return found
+
+
+def rename_in(names: dict[str, Node | None], change: NameChange) -> None:
+    """A change of one name, and of all that lies below it."""
+    path, node, old_path = change
+    if old_path is not None and old_path in names:
+        for name in [name for name in names if name.startswith(old_path + "/")]:
+            below = names.pop(name)
+            if path is not None:
+                names[path + name[len(old_path) :]] = below
+        del names[old_path]
+    if path is not None:
+        names[path] = node

@@ -1,0 +1,168 @@
+"""Flushing: when it is due, what it syncs, and what it may run beside."""
+
+import errno
+import threading
+from random import Random
+
+import pytest
+from log_fixtures import DIRECTORY, NOW_MS, append, read_all, simulated_disk, topic_config
+
+from barnabas.log.log import Log
+from barnabas.runtime.memory_disk import MemoryDisk
+from barnabas.simulation.disk import SimulatedDisk, Survival
+
+
+def new_log(disk: MemoryDisk | SimulatedDisk | None = None, **settings: object) -> Log:
+    return Log.open(disk or MemoryDisk(), DIRECTORY, topic_config(**settings), NOW_MS)
+
+
+def survivors(disk: SimulatedDisk, log: Log) -> list[int]:
+    """What is read back if the power fails now and the disk keeps nothing that it need not."""
+    left = disk.image(Random(0), Survival.NONE)
+    again = Log.open(left, DIRECTORY, log.config, NOW_MS, recovery_point=log.recovery_point)
+    return [record.offset for record in read_all(again)]
+
+
+def test_never_due_by_default() -> None:
+    log = new_log()
+    append(log, 100)
+    assert not log.flush_due()
+    assert not log.flush_due(NOW_MS + 10**12)
+
+
+def test_due_by_messages() -> None:
+    log = new_log(flush_messages=5)
+    append(log, 4)
+    assert not log.flush_due()
+    append(log)
+    assert log.flush_due()
+    log.flush()
+    assert not log.flush_due()
+    assert log.recovery_point == 5
+
+
+def test_due_by_time() -> None:
+    log = new_log(flush_ms=100)
+    assert not log.flush_due(NOW_MS + 1000)
+    append(log)
+    assert not log.flush_due()
+    assert not log.flush_due(NOW_MS + 99)
+    assert log.flush_due(NOW_MS + 100)
+    log.flush(now_ms=NOW_MS + 100)
+    append(log)
+    assert not log.flush_due(NOW_MS + 199)
+    assert log.flush_due(NOW_MS + 200)
+
+
+def test_what_was_flushed_survives_and_what_was_not_may_not() -> None:
+    disk = simulated_disk()
+    log = new_log(disk)
+    for _ in range(3):
+        append(log, 2)
+    assert survivors(disk, log) == []
+    log.flush()
+    append(log, 2)
+    assert survivors(disk, log) == list(range(6))
+    log.flush()
+    assert survivors(disk, log) == list(range(8))
+
+
+def test_finished_segments_are_flushed_apart() -> None:
+    disk = simulated_disk()
+    log = new_log(disk, segment_bytes=300, index_interval_bytes=100)
+    assert not log.has_unsynced_segments
+    for _ in range(10):
+        append(log)
+    assert log.has_unsynced_segments
+    base_offset = log.segments[-1].base_offset
+    log.flush_finished()
+    assert log.recovery_point == base_offset > 0
+    assert not log.has_unsynced_segments
+    assert survivors(disk, log)[:base_offset] == list(range(base_offset))
+
+
+def test_flush_up_to_an_offset() -> None:
+    log = new_log()
+    append(log, 10)
+    log.flush(4)
+    assert log.recovery_point == 4
+    log.flush(2)
+    assert log.recovery_point == 4
+    log.flush(99)
+    assert log.recovery_point == 10
+
+
+@pytest.mark.parametrize("nth", range(1, 8))
+def test_a_failed_flush_promises_nothing_and_can_be_repeated(nth: int) -> None:
+    disk = simulated_disk()
+    log = new_log(disk, segment_bytes=300, index_interval_bytes=100)
+    for _ in range(6):
+        append(log)
+    disk.fail("sync", nth=nth, error=errno.EIO)
+    with pytest.raises(OSError):
+        log.flush()
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == 6
+    assert survivors(disk, log) == list(range(6))
+
+
+def test_a_deleted_segment_need_not_be_synced_and_does_not_come_back() -> None:
+    disk = simulated_disk()
+    log = new_log(disk, segment_bytes=300)
+    for _ in range(10):
+        append(log)
+    log.delete_records_before(10)
+    log.delete_old_segments(NOW_MS)
+    names = disk.list_directory(DIRECTORY)
+    log.flush()
+    assert [n for n in disk.list_directory(DIRECTORY) if n not in names] == ["leader-epoch-checkpoint"]
+    assert log.recovery_point == 10
+
+
+def test_flush_runs_on_another_thread_while_appends_go_on() -> None:
+    log = new_log(segment_bytes=2000, index_interval_bytes=100)
+    stop = threading.Event()
+    failures: list[BaseException] = []
+    points: list[int] = []
+
+    def flush() -> None:
+        try:
+            while not stop.is_set():
+                log.flush()
+                points.append(log.recovery_point)
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=flush)
+    thread.start()
+    for number in range(2000):
+        append(log)
+        if number % 500 == 499:
+            log.delete_records_before(number - 100)
+            log.delete_old_segments(NOW_MS)
+    stop.set()
+    thread.join(30)
+    assert not failures
+    assert points == sorted(points)
+    log.flush()
+    assert log.recovery_point == 2000
+    assert [record.offset for record in read_all(log)] == list(range(log.log_start_offset, 2000))
+
+
+def test_a_truncation_during_a_flush_wins() -> None:
+    disk = simulated_disk()
+    log = new_log(disk)
+    append(log, 5)
+    append(log, 5)
+
+    def truncate(kind: str) -> None:
+        disk.on_operation = None
+        log.truncate_to(5, NOW_MS)
+
+    disk.on_operation = truncate
+    log.flush()
+    assert log.recovery_point <= 5
+    append(log, 5)
+    log.flush()
+    assert log.recovery_point == 10
