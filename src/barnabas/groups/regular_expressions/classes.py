@@ -1,0 +1,95 @@
+"""Named sets of characters, as far as topic names can hold them.
+
+Always holds: a name that RE2 knows is here, even where no topic name can have a character of that kind: `\\p{Greek}`
+is a valid pattern that matches no topic.
+"""
+
+TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+_LOWER = frozenset("abcdefghijklmnopqrstuvwxyz")
+_UPPER = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_DIGITS = frozenset("0123456789")
+_LETTERS = _LOWER | _UPPER
+_NONE: frozenset[str] = frozenset()
+WORD = _LETTERS | _DIGITS | {"_"}
+
+PERL = {"d": _DIGITS, "s": _NONE, "w": WORD}  # in upper case the complement
+
+POSIX = {
+    "alnum": _LETTERS | _DIGITS,
+    "alpha": _LETTERS,
+    "ascii": TOPIC_CHARACTERS,
+    "blank": _NONE,
+    "cntrl": _NONE,
+    "digit": _DIGITS,
+    "graph": TOPIC_CHARACTERS,
+    "lower": _LOWER,
+    "print": TOPIC_CHARACTERS,
+    "punct": frozenset("._-"),
+    "space": _NONE,
+    "upper": _UPPER,
+    "word": WORD,
+    "xdigit": frozenset("0123456789abcdefABCDEF"),
+}
+
+# General categories and scripts of Unicode, by the names that RE2 takes.
+_UNICODE = {
+    "Any": TOPIC_CHARACTERS,
+    "L": _LETTERS,
+    "Ll": _LOWER,
+    "Lu": _UPPER,
+    "N": _DIGITS,
+    "Nd": _DIGITS,
+    "P": frozenset("._-"),
+    "Pc": frozenset("_"),
+    "Pd": frozenset("-"),
+    "Po": frozenset("."),
+    "Latin": _LETTERS,
+    "Common": _DIGITS | frozenset("._-"),
+}
+_OF_OTHER_CHARACTERS = """
+    C Cc Cf Co Cs Lm Lo Lt M Mc Me Mn Nl No Pe Pf Pi Ps S Sc Sk Sm So Z Zl Zp Zs
+    Adlam Ahom Anatolian_Hieroglyphs Arabic Armenian Avestan Balinese Bamum Bassa_Vah Batak Bengali Bhaiksuki Bopomofo
+    Brahmi Braille Buginese Buhid Canadian_Aboriginal Carian Caucasian_Albanian Chakma Cham Cherokee Chorasmian Coptic
+    Cuneiform Cypriot Cypro_Minoan Cyrillic Deseret Devanagari Dives_Akuru Dogra Duployan Egyptian_Hieroglyphs Elbasan
+    Elymaic Ethiopic Georgian Glagolitic Gothic Grantha Greek Gujarati Gunjala_Gondi Gurmukhi Han Hangul
+    Hanifi_Rohingya Hanunoo Hatran Hebrew Hiragana Imperial_Aramaic Inherited Inscriptional_Pahlavi
+    Inscriptional_Parthian Javanese Kaithi Kannada Katakana Kayah_Li Kharoshthi Khitan_Small_Script Khmer Khojki
+    Khudawadi Lao Lepcha Limbu Linear_A Linear_B Lisu Lycian Lydian Mahajani Makasar Malayalam Mandaic Manichaean
+    Marchen Masaram_Gondi Medefaidrin Meetei_Mayek Mende_Kikakui Meroitic_Cursive Meroitic_Hieroglyphs Miao Modi
+    Mongolian Mro Multani Myanmar Nabataean Nandinagari New_Tai_Lue Newa Nko Nushu Nyiakeng_Puachue_Hmong Ogham
+    Ol_Chiki Old_Hungarian Old_Italic Old_North_Arabian Old_Permic Old_Persian Old_Sogdian Old_South_Arabian
+    Old_Turkic Old_Uyghur Oriya Osage Osmanya Pahawh_Hmong Palmyrene Pau_Cin_Hau Phags_Pa Phoenician Psalter_Pahlavi
+    Rejang Runic Samaritan Saurashtra Sharada Shavian Siddham SignWriting Sinhala Sogdian Sora_Sompeng Soyombo
+    Sundanese Syloti_Nagri Syriac Tagalog Tagbanwa Tai_Le Tai_Tham Tai_Viet Takri Tamil Tangsa Tangut Telugu Thaana
+    Thai Tibetan Tifinagh Tirhuta Toto Ugaritic Unknown Vai Vithkuqi Wancho Warang_Citi Yezidi Yi Zanabazar_Square
+"""
+_EMPTY_CLASSES = frozenset(_OF_OTHER_CHARACTERS.split())
+
+
+def unicode_class(name: str) -> frozenset[str] | None:
+    """None where there is no such class."""
+    return _NONE if name in _EMPTY_CLASSES else _UNICODE.get(name)
+
+
+def complement(characters: frozenset[str]) -> frozenset[str]:
+    return TOPIC_CHARACTERS - characters
+
+
+def both_cases(characters: frozenset[str]) -> frozenset[str]:
+    return frozenset(each for character in characters for each in (character.lower(), character.upper()))
+
+
+# Beyond ASCII, two characters are another case of a letter of topic names: the long s, and the Kelvin sign.
+_OTHER_CASES = {"s": "\u017f", "S": "\u017f", "k": "\u212a", "K": "\u212a"}
+
+
+def between(first: str, last: str, fold_case: bool) -> frozenset[str]:
+    """The characters from first to last, both included."""
+    if not fold_case:
+        return frozenset(each for each in TOPIC_CHARACTERS if first <= each <= last)
+    return frozenset(
+        each
+        for each in TOPIC_CHARACTERS
+        if any(first <= case <= last for case in (each.lower(), each.upper(), _OTHER_CASES.get(each, each)))
+    )
