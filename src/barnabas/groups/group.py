@@ -30,16 +30,32 @@ class GroupType(Enum):
     CONSUMER = "Consumer"
 
 
+class GroupCount:
+    """How many groups one broker has, over all its shards."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
 class Surroundings:
     """What the groups of one shard share."""
 
-    __slots__ = ("random", "settings", "timers", "topics")
+    __slots__ = ("count", "random", "settings", "timers", "topics")
 
-    def __init__(self, *, settings: GroupSettings, topics: Topics, random: Random) -> None:
+    def __init__(
+        self, *, settings: GroupSettings, topics: Topics, random: Random, count: GroupCount | None = None
+    ) -> None:
         self.settings = settings  # replaced as a whole
         self.topics = topics  # replaced as a whole
         self.timers = Timers()
         self.random = random
+        self.count = GroupCount() if count is None else count
+
+    @property
+    def has_room(self) -> bool:
+        return self.count.value < self.settings.groups_max
 
 
 class Group(ABC):

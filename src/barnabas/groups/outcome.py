@@ -7,12 +7,12 @@ Always holds: each Pending is answered exactly once. Answers of an outcome count
 and all those before them, are committed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.errors import ErrorCode
 from barnabas.groups.records import GroupRecord
-from barnabas.protocol.message import Message
+from barnabas.protocol.message import Structure
 
 
 class Moment(NamedTuple):
@@ -38,7 +38,7 @@ class Pending:
 
 class Answer(NamedTuple):
     pending: Pending
-    response: Message | ErrorCode  # a bare error becomes whatever the API in question has for one
+    response: Structure | ErrorCode  # a bare error becomes whatever the API in question has for one
 
 
 class Outcome(NamedTuple):
@@ -46,14 +46,27 @@ class Outcome(NamedTuple):
     answers: Sequence[Answer] = ()
     group_id: str | None = None  # whose `append_failed` must know where the records cannot be written
     atomic: bool = True  # whether the records mean something only together, and so go into one batch
+    again: bool = False  # the records make room for the request: once they are applied, decide it once more
 
 
 NOTHING = Outcome()
 
 
-def answer(pending: Pending, response: Message | ErrorCode, records: Sequence[GroupRecord] = ()) -> Outcome:
+class Draft:
+    """An outcome in the making."""
+
+    __slots__ = ("answers", "records")
+
+    def __init__(self) -> None:
+        self.records: list[GroupRecord] = []
+        self.answers: list[Answer] = []
+
+    def answer(self, pending: Pending, response: Structure | ErrorCode) -> None:
+        self.answers.append(Answer(pending, response))
+
+    def outcome(self, group_id: str | None = None) -> Outcome:
+        return Outcome(self.records, self.answers, group_id) if self.records or self.answers else NOTHING
+
+
+def answer(pending: Pending, response: Structure | ErrorCode, records: Sequence[GroupRecord] = ()) -> Outcome:
     return Outcome(records, (Answer(pending, response),))
-
-
-def answer_all(waiting: Iterable[Pending], response: Message | ErrorCode) -> list[Answer]:
-    return [Answer(pending, response) for pending in waiting]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from barnabas.protocol.message import DecodeError, Message, UnsupportedVersionError
 
-OFFSET_COMMIT_LEGACY = 0  # written by brokers of long ago; read as OFFSET_COMMIT
+OFFSET_COMMIT_LEGACY = 0  # written by brokers of long ago: the same layout, and read as OFFSET_COMMIT
 OFFSET_COMMIT = 1
 GROUP_METADATA = 2
 CONSUMER_GROUP_METADATA = 3
@@ -26,7 +26,7 @@ CONSUMER_GROUP_REGULAR_EXPRESSION = 16
 
 # The module of each type, before `_key` and `_value`; imported when the first record of the type is seen.
 _MODULES = {
-    OFFSET_COMMIT_LEGACY: "legacy_offset_commit",
+    OFFSET_COMMIT_LEGACY: "offset_commit",
     OFFSET_COMMIT: "offset_commit",
     GROUP_METADATA: "group_metadata",
     CONSUMER_GROUP_METADATA: "consumer_group_metadata",
