@@ -1,0 +1,95 @@
+"""The leader's view of the others: how far each has come, and when it was last heard of.
+
+Holds: the high watermark never falls, and rises only to what a majority of voters holds. A leader counts nothing of
+earlier epochs as committed before something of its own is: else a record could be committed and yet lost (Raft, 5.4.2).
+Does not know: records, sockets, time. It is told offsets and moments.
+"""
+
+from typing import NamedTuple
+
+from barnabas.consensus.voters import ReplicaKey, VoterSet
+from barnabas.types import BrokerId, Offset
+
+OBSERVER_SESSION_MS = 300_000  # an observer that has been silent for longer is not described any more
+
+
+class ReplicaProgress(NamedTuple):
+    key: ReplicaKey
+    end_offset: Offset = -1  # -1: has not fetched in this epoch
+    fetch_ms: float = -1  # when it last fetched
+    caught_up_ms: float = -1  # when it last had everything that there was
+
+
+class LeaderProgress:
+    def __init__(self, *, leader: ReplicaKey, voters: VoterSet, epoch_start_offset: Offset, now_ms: float) -> None:
+        self._leader = leader
+        self._voters = voters
+        self._epoch_start_offset = epoch_start_offset
+        self._since_ms = now_ms
+        self.high_watermark: Offset = -1  # unknown until a majority has fetched in this epoch
+        self._replicas: dict[BrokerId, ReplicaProgress] = {}  # voters and observers that have fetched
+
+    @property
+    def voters(self) -> VoterSet:
+        return self._voters
+
+    def replace_voters(self, voters: VoterSet) -> None:
+        """Counts from the moment in which it stands in the log, committed or not (KIP-853)."""
+        self._voters = voters
+
+    def synced(self, end_offset: Offset, now_ms: float) -> bool:
+        """The leader's own log is on the platter up to here. Whether the high watermark has risen."""
+        self._replicas[self._leader.id] = ReplicaProgress(self._leader, end_offset, now_ms, now_ms)
+        return self._advance()
+
+    def fetched(self, replica: ReplicaKey, offset: Offset, leader_end_offset: Offset, now_ms: float) -> bool:
+        """A replica asks for what follows `offset`, hence holds all before it. Whether the high watermark has risen."""
+        before = self._replicas.get(replica.id, ReplicaProgress(replica))
+        if not before.key.matches(replica):
+            before = ReplicaProgress(replica)  # a new disk: what the old one held is gone
+        caught_up_ms = now_ms if offset >= leader_end_offset else before.caught_up_ms
+        self._replicas[replica.id] = ReplicaProgress(replica, offset, now_ms, caught_up_ms)
+        return self._advance()
+
+    def _advance(self) -> bool:
+        offsets = sorted((self.of(voter.key).end_offset for voter in self._voters.voters), reverse=True)
+        if not offsets:
+            return False
+        agreed = offsets[self._voters.majority - 1]
+        if agreed <= max(self.high_watermark, self._epoch_start_offset):
+            return False
+        self.high_watermark = agreed
+        return True
+
+    def of(self, voter: ReplicaKey) -> ReplicaProgress:
+        found = self._replicas.get(voter.id)
+        return found if found is not None and found.key.matches(voter) else ReplicaProgress(voter)
+
+    def majority_heard_ms(self) -> float:
+        """The last moment since which a majority of voters, the leader among them, has been heard of."""
+        heard = sorted(
+            (max(self.of(voter.key).fetch_ms, self._since_ms) for voter in self._voters.others(self._leader.id)),
+            reverse=True,
+        )
+        needed = self._voters.majority - (1 if self._voters.is_voter(self._leader) else 0)
+        return heard[needed - 1] if needed > 0 else float("inf")
+
+    def silent_voters(self, since_ms: float) -> tuple[BrokerId, ...]:
+        """Voters that have not fetched since: they may not know their leader."""
+        return tuple(
+            voter.key.id for voter in self._voters.others(self._leader.id) if self.of(voter.key).fetch_ms < since_ms
+        )
+
+    def by_completeness(self) -> tuple[BrokerId, ...]:
+        """The other voters, the most complete log first: in this order they should try to succeed."""
+        others = [self.of(voter.key) for voter in self._voters.others(self._leader.id)]
+        return tuple(each.key.id for each in sorted(others, key=lambda each: (-each.end_offset, each.key.id)))
+
+    def observers(self, now_ms: float) -> tuple[ReplicaProgress, ...]:
+        return tuple(
+            each
+            for each in self._replicas.values()
+            if each.key.id != self._leader.id
+            and not self._voters.is_voter(each.key)
+            and now_ms - each.fetch_ms < OBSERVER_SESSION_MS
+        )

@@ -1,0 +1,220 @@
+"""A cluster of pure Raft replicas in one thread: logs are lists, the network is a heap of deliveries, time is a number.
+
+Faults come from one seed: messages lost and delayed, replicas crashed and restarted with what they had made durable,
+pairs of replicas cut off from each other. Checks after every step what must always hold.
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from random import Random
+
+from barnabas.consensus.messages import (
+    BeginEpochRequest,
+    EndEpochRequest,
+    FetchPosition,
+    LogEnd,
+    Send,
+    VoteRequest,
+)
+from barnabas.consensus.raft import Election, Output, Raft, Role, Timeouts
+from barnabas.consensus.voters import ReplicaKey, Voter, VoterSet
+from barnabas.errors import ErrorCode
+
+Entry = tuple[int, str]  # epoch and value
+TIMEOUTS = Timeouts(election_ms=100, fetch_ms=200, backoff_ms_max=100)
+FETCH_INTERVAL_MS = 20
+
+
+class ListLog:
+    """What a crash leaves of it is `synced` entries."""
+
+    snapshot: LogEnd | None = None
+    start_offset = 0
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.synced = 0
+
+    @property
+    def end(self) -> LogEnd:
+        return LogEnd(self.entries[-1][0] if self.entries else -1, len(self.entries))
+
+    def end_of_epoch(self, epoch: int) -> LogEnd:
+        known = [(entry_epoch, offset) for offset, (entry_epoch, _) in enumerate(self.entries) if entry_epoch <= epoch]
+        return LogEnd(known[-1][0], known[-1][1] + 1) if known else LogEnd(-1, -1)
+
+
+class Node:
+    def __init__(self, node_id: int, voters: VoterSet, cluster: "RaftCluster") -> None:
+        self.id = node_id
+        self.cluster = cluster
+        self.log = ListLog()
+        self.durable = Election()
+        self.voters = voters
+        self.is_up = False
+        self.generation = 0  # deliveries for an earlier life are dropped
+        self.start()
+
+    def start(self) -> None:
+        self.is_up = True
+        self.generation += 1
+        del self.log.entries[self.log.synced :]
+        self.raft = Raft(
+            replica=ReplicaKey(self.id),
+            voters=self.voters,
+            election=self.durable,
+            log=self.log,
+            timeouts=TIMEOUTS,
+            random=self.cluster.random,
+            now_ms=self.cluster.now_ms,
+        )
+        self.perform(self.raft.tick(self.cluster.now_ms))
+        self.cluster.later(FETCH_INTERVAL_MS, self, self.fetch)
+
+    def crash(self) -> None:
+        self.is_up = False
+
+    def perform(self, output: Output) -> None:
+        if output.persist is not None:
+            self.durable = output.persist
+        if output.truncate_to is not None:
+            del self.log.entries[output.truncate_to :]
+            self.log.synced = min(self.log.synced, output.truncate_to)
+        if output.lead:
+            self.cluster.leaders.setdefault(self.raft.epoch, self.id)
+            assert self.cluster.leaders[self.raft.epoch] == self.id, f"two leaders in epoch {self.raft.epoch}"
+            self.append("leader")
+        if output.high_watermark is not None:
+            self.cluster.committed(self.log.entries[: output.high_watermark])
+        for send in output.send:
+            self.cluster.send(self, send)
+
+    def append(self, value: str) -> None:
+        """As the leader: into the log, and later onto the platter."""
+        self.log.entries.append((self.raft.epoch, value))
+        self.cluster.later(self.cluster.random.uniform(0, 10), self, self.sync)
+
+    def sync(self) -> None:
+        self.log.synced = len(self.log.entries)
+        self.perform(self.raft.synced(self.log.synced, self.cluster.now_ms))
+
+    def fetch(self) -> None:
+        self.cluster.later(FETCH_INTERVAL_MS, self, self.fetch)
+        position = self.raft.fetch_position()
+        if position is not None:
+            others = [voter.key.id for voter in self.voters.others(self.id)]
+            target = self.raft.leader_id if self.raft.leader_id >= 0 else self.cluster.random.choice(others)
+            self.cluster.deliver(self, target, lambda node: node.serve_fetch(position))
+
+    def serve_fetch(self, position: FetchPosition) -> None:
+        verdict, output = self.raft.receive_fetch(position, self.cluster.now_ms)
+        self.perform(output)
+        entries: list[Entry] = []
+        if verdict.error == ErrorCode.NONE and verdict.diverging is None:
+            entries = self.log.entries[position.offset : position.offset + 3]
+
+        def answer(node: Node) -> None:
+            if node.raft.fetch_position() == position:
+                node.perform(node.raft.receive_fetch_response(self.id, verdict, node.cluster.now_ms))
+                if verdict.error == ErrorCode.NONE and verdict.diverging is None:
+                    node.take(entries, verdict.high_watermark, verdict.epoch)
+
+        self.cluster.deliver(self, position.replica.id, answer)
+
+    def take(self, entries: list[Entry], high_watermark: int, epoch: int) -> None:
+        if self.raft.role is Role.FOLLOWER and self.raft.epoch == epoch:
+            self.log.entries.extend(entries)
+            self.log.synced = len(self.log.entries)
+            self.perform(self.raft.appended(high_watermark))
+
+
+class RaftCluster:
+    def __init__(self, size: int, seed: int, *, loss: float = 0.0, delay_ms_max: float = 5) -> None:
+        self.random = Random(seed)
+        self.now_ms = 0.0
+        self.loss = loss
+        self.delay_ms_max = delay_ms_max
+        self.cut: set[frozenset[int]] = set()
+        self.leaders: dict[int, int] = {}  # by epoch
+        self.history: list[Entry] = []  # all that was ever committed
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = 0
+        voters = VoterSet(Voter(ReplicaKey(node_id)) for node_id in range(1, size + 1))
+        self.nodes: dict[int, Node] = {}
+        for node_id in voters.ids:
+            self.nodes[node_id] = Node(node_id, voters, self)
+
+    def committed(self, entries: list[Entry]) -> None:
+        """Committed is for ever: every replica's committed log is a prefix of the longest one."""
+        shared = min(len(entries), len(self.history))
+        assert entries[:shared] == self.history[:shared], "committed entries differ"
+        if len(entries) > len(self.history):
+            self.history = list(entries)
+
+    def later(self, delay_ms: float, node: Node, action: Callable[[], None]) -> None:
+        generation = node.generation
+
+        def guarded() -> None:
+            if node.is_up and node.generation == generation:
+                action()
+
+        self._number += 1
+        heappush(self._events, (self.now_ms + delay_ms, self._number, guarded))
+
+    def deliver(self, source: Node, target_id: int, action: Callable[[Node], None]) -> None:
+        target = self.nodes[target_id]
+        if self.random.random() < self.loss or frozenset((source.id, target_id)) in self.cut:
+            return
+        self.later(self.random.uniform(0, self.delay_ms_max), target, lambda: action(target))
+
+    def send(self, source: Node, send: Send) -> None:
+        message = send.message
+
+        def receive(node: Node) -> None:
+            if isinstance(message, VoteRequest):
+                response, output = node.raft.receive_vote(message, self.now_ms)
+                node.perform(output)
+                self.deliver(
+                    node,
+                    source.id,
+                    lambda back: back.perform(
+                        back.raft.receive_vote_response(node.id, response, message.pre_vote, self.now_ms)
+                    ),
+                )
+            elif isinstance(message, BeginEpochRequest):
+                node.perform(node.raft.receive_begin_epoch(message, self.now_ms)[1])
+            else:
+                assert isinstance(message, EndEpochRequest)
+                node.perform(node.raft.receive_end_epoch(message, self.now_ms)[1])
+
+        self.deliver(source, send.to, receive)
+
+    def run(self, until_ms: float) -> None:
+        while True:
+            deadlines = [(node.raft.next_deadline_ms(), node.id) for node in self.nodes.values() if node.is_up]
+            deadline_ms, node_id = min(deadlines, default=(float("inf"), 0))
+            event_ms = self._events[0][0] if self._events else float("inf")
+            next_ms = min(deadline_ms, event_ms)
+            if next_ms > until_ms:
+                self.now_ms = until_ms
+                return
+            self.now_ms = max(self.now_ms, next_ms)
+            if event_ms <= deadline_ms:
+                heappop(self._events)[2]()
+            else:
+                node = self.nodes[node_id]
+                node.perform(node.raft.tick(self.now_ms))
+
+    def leader(self) -> Node | None:
+        """The one of the latest epoch, if it is up and leads."""
+        leading = [node for node in self.nodes.values() if node.is_up and node.raft.is_leader]
+        return max(leading, key=lambda node: node.raft.epoch, default=None)
+
+    def elect(self, within_ms: float = 5000) -> Node:
+        end_ms = self.now_ms + within_ms
+        while self.now_ms < end_ms:
+            self.run(self.now_ms + 10)
+            leader = self.leader()
+            if leader is not None and leader.raft.high_watermark > 0:
+                return leader
+        raise AssertionError(f"no leader within {within_ms} ms")

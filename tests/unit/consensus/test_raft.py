@@ -1,0 +1,240 @@
+"""Elections, replication and failures of pure Raft replicas: single scenarios, and many seeds of chance."""
+
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from barnabas.consensus.messages import (
+    BeginEpochRequest,
+    FetchPosition,
+    FetchVerdict,
+    LogEnd,
+    VoteRequest,
+    VoteResponse,
+)
+from barnabas.consensus.raft import Election, Raft, Role
+from barnabas.consensus.voters import ReplicaKey, Voter, VoterSet
+from barnabas.errors import ErrorCode
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
+from raft_cluster import TIMEOUTS, ListLog, RaftCluster
+
+THREE = VoterSet(Voter(ReplicaKey(node_id)) for node_id in (1, 2, 3))
+
+
+def replica(node_id: int = 1, election: Election | None = None, entries: int = 0, voters: VoterSet = THREE) -> Raft:
+    log = ListLog()
+    log.entries = [(1, "x")] * entries
+    return Raft(
+        replica=ReplicaKey(node_id),
+        voters=voters,
+        election=election or Election(epoch=1),
+        log=log,
+        timeouts=TIMEOUTS,
+        random=Random(1),
+        now_ms=0,
+    )
+
+
+def vote(candidate: int, epoch: int, *, entries: int = 0, pre_vote: bool = False) -> VoteRequest:
+    return VoteRequest(ReplicaKey(candidate), ReplicaKey(1), epoch, LogEnd(1 if entries else -1, entries), pre_vote)
+
+
+def test_one_vote_in_an_epoch_and_it_is_persisted_before_the_answer() -> None:
+    raft = replica()
+    response, output = raft.receive_vote(vote(2, 2), 0)
+    assert response.granted
+    assert output.persist == Election(2, -1, ReplicaKey(2))
+    response, output = raft.receive_vote(vote(3, 2), 0)
+    assert not response.granted
+    assert output.persist is None
+    response, _ = raft.receive_vote(vote(2, 2), 0)
+    assert response.granted, "the same candidate may ask again"
+
+
+def test_a_vote_survives_a_restart() -> None:
+    raft = replica(election=Election(2, -1, ReplicaKey(2)))
+    assert not raft.receive_vote(vote(3, 2), 0)[0].granted
+
+
+def test_no_vote_for_a_shorter_log() -> None:
+    raft = replica(entries=5)
+    response, output = raft.receive_vote(vote(2, 2, entries=4), 0)
+    assert not response.granted
+    assert output.persist == Election(2, -1, None), "the epoch is later all the same"
+    assert raft.receive_vote(vote(3, 2, entries=5), 0)[0].granted
+
+
+def test_an_old_epoch_is_fenced() -> None:
+    response, _ = replica(election=Election(epoch=7)).receive_vote(vote(2, 6), 0)
+    assert (response.error, response.epoch, response.granted) == (ErrorCode.FENCED_LEADER_EPOCH, 7, False)
+
+
+def test_a_pre_vote_changes_nothing_and_is_refused_by_who_hears_a_leader() -> None:
+    raft = replica()
+    response, output = raft.receive_vote(vote(2, 1, pre_vote=True), 0)
+    assert response.granted
+    assert output.persist is None
+    raft.receive_begin_epoch(BeginEpochRequest(3, 1, ReplicaKey(1)), 0)
+    assert raft.receive_vote(vote(2, 1, pre_vote=True), 0)[0].granted, "it has not heard of it by fetching"
+    raft.receive_fetch_response(3, FetchVerdict(ErrorCode.NONE, 1, 3, 0), 0)
+    assert not raft.receive_vote(vote(2, 1, pre_vote=True), 0)[0].granted
+
+
+def test_who_led_when_it_crashed_does_not_lead_that_epoch_again() -> None:
+    raft = replica(election=Election(4, 1, ReplicaKey(1)))
+    assert raft.role is Role.RESIGNED
+    verdict, _ = raft.receive_fetch(FetchPosition(ReplicaKey(2), 4, 0, -1), 0)
+    assert verdict.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_vote_for_another_disk_is_refused() -> None:
+    raft = Raft(
+        replica=ReplicaKey(1, b"a" * 16),
+        voters=THREE,
+        election=Election(),
+        log=ListLog(),
+        timeouts=TIMEOUTS,
+        random=Random(1),
+        now_ms=0,
+    )
+    request = VoteRequest(ReplicaKey(2), ReplicaKey(1, b"b" * 16), 1, LogEnd(-1, 0), False)
+    assert raft.receive_vote(request, 0)[0].error == ErrorCode.INVALID_VOTER_KEY
+
+
+def test_a_single_voter_leads_at_once() -> None:
+    cluster = RaftCluster(1, seed=1)
+    cluster.run(50)
+    assert cluster.leader() is not None
+    assert cluster.history == [(1, "leader")]
+
+
+def test_three_elect_one_and_replicate() -> None:
+    cluster = RaftCluster(3, seed=1)
+    leader = cluster.elect()
+    for number in range(10):
+        leader.append(str(number))
+    cluster.run(cluster.now_ms + 500)
+    assert [value for _, value in cluster.history] == ["leader", *map(str, range(10))]
+    assert {tuple(node.log.entries) for node in cluster.nodes.values()} == {tuple(cluster.history)}
+
+
+def test_a_leader_that_is_cut_off_resigns_and_its_uncommitted_records_go() -> None:
+    cluster = RaftCluster(3, seed=2)
+    old = cluster.elect()
+    cluster.cut = {frozenset((old.id, other)) for other in cluster.nodes if other != old.id}
+    old.append("lost")
+    cluster.run(cluster.now_ms + 2000)
+    assert not old.raft.is_leader
+    new = cluster.leader()
+    assert new is not None
+    assert new is not old
+    new.append("kept")
+    cluster.run(cluster.now_ms + 500)
+    cluster.cut = set()
+    cluster.run(cluster.now_ms + 3000)
+    assert "kept" in [value for _, value in cluster.history]
+    assert "lost" not in [value for _, value in old.log.entries]
+    assert old.log.entries == new.log.entries
+
+
+def test_a_follower_that_is_cut_off_does_not_disturb_when_it_returns() -> None:
+    cluster = RaftCluster(3, seed=3)
+    leader = cluster.elect()
+    follower = next(node for node in cluster.nodes.values() if node is not leader)
+    cluster.cut = {frozenset((follower.id, other)) for other in cluster.nodes if other != follower.id}
+    cluster.run(cluster.now_ms + 5000)
+    cluster.cut = set()
+    cluster.run(cluster.now_ms + 1000)
+    assert cluster.leader() is leader
+    assert set(cluster.leaders.values()) == {leader.id}
+
+
+def test_a_lost_connection_to_a_dead_leader_shortens_the_wait() -> None:
+    cluster = RaftCluster(3, seed=4)
+    leader = cluster.elect()
+    leader.crash()
+    crashed_ms = cluster.now_ms
+    for node in cluster.nodes.values():
+        if node is not leader:
+            node.perform(node.raft.connection_lost(leader.id, cluster.now_ms))
+    new = cluster.elect()
+    assert new is not leader
+    assert cluster.now_ms - crashed_ms < TIMEOUTS.fetch_ms + TIMEOUTS.election_ms
+
+
+def test_a_lost_connection_to_a_living_leader_changes_nothing() -> None:
+    cluster = RaftCluster(3, seed=5)
+    leader = cluster.elect()
+    follower = next(node for node in cluster.nodes.values() if node is not leader)
+    follower.perform(follower.raft.connection_lost(leader.id, cluster.now_ms))
+    cluster.run(cluster.now_ms + 3000)
+    assert cluster.leader() is leader
+    assert len(cluster.leaders) == 1
+
+
+def test_nothing_of_an_earlier_epoch_is_committed_before_something_of_this_one_is() -> None:
+    """Figure 8 of the Raft paper: a record that a majority holds may still be overwritten by a later leader."""
+    log = ListLog()
+    log.entries = [(1, "old")] * 5
+    raft = Raft(
+        replica=ReplicaKey(1),
+        voters=THREE,
+        election=Election(epoch=1),
+        log=log,
+        timeouts=TIMEOUTS,
+        random=Random(1),
+        now_ms=0,
+    )
+    raft.tick(1000)
+    raft.receive_vote_response(2, VoteResponse(ErrorCode.NONE, 1, -1, True), True, 1000)
+    assert raft.receive_vote_response(2, VoteResponse(ErrorCode.NONE, 2, -1, True), False, 1000).lead
+    raft.synced(5, 1000)
+    assert raft.receive_fetch(FetchPosition(ReplicaKey(2), 2, 5, 1), 1000)[1].high_watermark is None
+    log.entries.append((2, "leader"))
+    raft.synced(6, 1000)
+    assert raft.receive_fetch(FetchPosition(ReplicaKey(2), 2, 6, 2), 1000)[1].high_watermark == 6
+
+
+def test_a_leader_that_resigns_is_succeeded_without_a_timeout() -> None:
+    cluster = RaftCluster(3, seed=6)
+    leader = cluster.elect()
+    resigned_ms = cluster.now_ms
+    leader.perform(leader.raft.resign(cluster.now_ms))
+    new = cluster.elect()
+    assert new is not leader
+    assert cluster.now_ms - resigned_ms < TIMEOUTS.election_ms
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_chance(seed: int) -> None:
+    """Crashes, cuts and losses; `RaftCluster` checks at every step, and at the end everyone agrees."""
+    cluster = RaftCluster(3 + 2 * (seed % 2), seed, loss=0.05 * (seed % 3), delay_ms_max=5 + 20 * (seed % 4))
+    chance = Random(seed)
+    for number in range(60):
+        cluster.run(cluster.now_ms + chance.uniform(10, 200))
+        node = chance.choice(list(cluster.nodes.values()))
+        match chance.randrange(6):
+            case 0 if node.is_up:
+                node.crash()
+            case 1 if not node.is_up:
+                node.start()
+            case 2:
+                pair = frozenset(chance.sample(list(cluster.nodes), 2))
+                cluster.cut.symmetric_difference_update({pair})
+            case _:
+                leader = cluster.leader()
+                if leader is not None:
+                    leader.append(str(number))
+    cluster.cut = set()
+    cluster.loss = 0
+    for node in cluster.nodes.values():
+        if not node.is_up:
+            node.start()
+    cluster.run(cluster.now_ms + 3000)  # an election may be under way; what its loser appends would rightly be lost
+    cluster.elect().append("last")
+    cluster.run(cluster.now_ms + 3000)
+    assert cluster.history[-1][1] == "last"
+    assert {tuple(node.log.entries) for node in cluster.nodes.values()} == {tuple(cluster.history)}
