@@ -30,6 +30,10 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
+LEADER_EPOCH_SINCE_VERSION = 4
+
+LEADER_EPOCH_SINCE_VERSION = 4
+
 # The version from which each special timestamp may be asked for.
 SPECIAL_SINCE_VERSION = {
     LATEST: 1,
@@ -71,6 +75,8 @@ def answer(
         response.error_code = partition.epoch_error(wanted.current_leader_epoch)
         if response.error_code == ErrorCode.NONE:
             look_up(wanted.timestamp, partition, committed_only, response)
+    if version < LEADER_EPOCH_SINCE_VERSION:
+        response.leader_epoch = NO_LEADER_EPOCH
     return response
 
 
