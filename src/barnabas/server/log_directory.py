@@ -102,10 +102,12 @@ class LogDirectory:
         directory = self._file(name.directory_name)
         if disk.exists(directory) and self._topic_id(directory) not in (None, topic_id):
             self._set_aside(name.directory_name, STRAY_SUFFIX)  # a topic of the same name that was deleted meanwhile
-        if not disk.exists(directory):
+        if self._topic_id(directory) is None:
             disk.make_directories(directory)
-            path = f"{directory}/{checkpoint.PARTITION_METADATA_FILE_NAME}"
-            disk.write_atomically(path, checkpoint.encode_partition_metadata(topic_id))
+            # Not synced: a crash that takes it loses nothing, for the metadata log knows the id as well.
+            file = disk.open(f"{directory}/{checkpoint.PARTITION_METADATA_FILE_NAME}")
+            file.write(0, checkpoint.encode_partition_metadata(topic_id))
+            file.close()
         return Log.open(
             disk,
             directory,
@@ -172,8 +174,9 @@ class LogDirectory:
         return f"{self.path}/{name}"
 
     def _topic_id(self, directory: str) -> Uuid | None:
+        """None where the file is missing, or where a crash has left it empty."""
         path = f"{directory}/{checkpoint.PARTITION_METADATA_FILE_NAME}"
-        if not self._runtime.disk.exists(path):
+        if not self._runtime.disk.exists(path) or self._runtime.disk.size(path) == 0:
             return None
         return checkpoint.decode_partition_metadata(self._runtime.disk.read_bytes(path), path)
 
