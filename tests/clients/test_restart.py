@@ -71,7 +71,7 @@ def test_a_million_records_at_random_offsets_with_a_restart_in_between(
     produce_all(producer, topic, RECORDS)
     check_everything(new_disk_consumer(), topic)
     chance = random.Random(1)
-    small = {"queued_min_messages": 1, "fetch_message_max_bytes": 20_000}
+    small = {"queued_min_messages": 1, "fetch_message_max_bytes": 20_000, "fetch_queue_backoff_ms": 1}
     for _ in range(2):
         consumer = new_disk_consumer(**small)
         for _ in range(60):
@@ -117,7 +117,12 @@ def test_the_log_start_survives(disk_broker: BrokerProcess, new_disk_consumer: N
 def test_an_idempotent_producer_goes_on_after_a_restart(disk_broker: BrokerProcess, new_disk_consumer: NewConsumer):
     """Same producer, same sequence numbers: nothing twice, nothing missing, no new producer id needed."""
     producer = ck.Producer(
-        {"bootstrap.servers": disk_broker.address, "enable.idempotence": True, "reconnect.backoff.max.ms": 50}
+        {
+            "bootstrap.servers": disk_broker.address,
+            "enable.idempotence": True,
+            "reconnect.backoff.ms": 10,
+            "reconnect.backoff.max.ms": 50,
+        }
     )
     create_topic(AdminClient({"bootstrap.servers": disk_broker.address}), "exactly")
     for part in range(3):
@@ -128,10 +133,10 @@ def test_an_idempotent_producer_goes_on_after_a_restart(disk_broker: BrokerProce
 
 
 def test_a_waiting_consumer_goes_on_after_a_restart(disk_broker: BrokerProcess, new_disk_consumer: NewConsumer):
-    settings = {"bootstrap.servers": disk_broker.address, "reconnect.backoff.max.ms": 50}
+    settings = {"bootstrap.servers": disk_broker.address, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50}
     producer = ck.Producer(settings)
     create_topic(AdminClient(settings), "followed")
-    consumer = new_disk_consumer(reconnect_backoff_max_ms=50)
+    consumer = new_disk_consumer(reconnect_backoff_ms=10, reconnect_backoff_max_ms=50)
     consumer.assign([ck.TopicPartition("followed", 0, 0)])
     for number in range(3):
         deliver(producer, "followed", [{"value": b"%d" % number}])

@@ -19,6 +19,8 @@ from wire import (
     encode_request,
     fetch,
     fetch_request,
+    framed,
+    header,
     produce,
     produce_request,
 )
@@ -46,14 +48,6 @@ def check_closed(address: str, data: bytes) -> None:
         wire.send_bytes(data)
         assert wire.is_closed_by_peer()
     check_served(address)
-
-
-def header(api_key: int, version: int, correlation_id: int = 1, client_id: bytes = b"x") -> bytes:
-    return struct.pack(">hhih", api_key, version, correlation_id, len(client_id)) + client_id
-
-
-def framed(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
 
 
 # Frames

@@ -118,6 +118,15 @@ def encode_request(request: Any, version: int, correlation_id: int, client_id: s
     return struct.pack(">i", len(body)) + bytes(body)
 
 
+def header(api_key: int, version: int, correlation_id: int = 1, client_id: bytes = b"x") -> bytes:
+    """A request header by hand, for keys and versions that do not exist. Version 1: no tagged fields."""
+    return struct.pack(">hhih", api_key, version, correlation_id, len(client_id)) + client_id
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
 def batch(*values: bytes, timestamp_ms: int = 1_700_000_000_000, **settings: Any) -> bytearray:
     """A record batch of these values. `settings` as of `encode_batch`."""
     return encode_batch(
