@@ -6,8 +6,9 @@ looks after all idle times, so that a connection costs no timer of its own.
 
 import logging
 
+from barnabas.runtime.frame_reader import FrameBuffers
 from barnabas.runtime.interfaces import Address, Listener, Runtime, Socket, Timer
-from barnabas.server.connection import Connection, FrameBuffers
+from barnabas.server.connection import Connection
 from barnabas.server.dispatch import Dispatcher
 
 logger = logging.getLogger(__name__)

@@ -5,9 +5,8 @@ that waits for its replicas) lets the next ones start; one that runs as a corout
 client that pipelines «create» and «describe» sees what it created. While the peer does not take its answers,
 nothing more is read from it.
 
-Bytes are copied once on their way in: from the kernel into the frame's buffer. Small frames are handled where they
-were received, in a buffer that all connections share, so an idle connection holds no buffer at all. Hence the rule
-for handlers: a `records` view is valid until the handler returns, or first awaits.
+Frames are handled where they were received (`runtime.frame_reader`). Hence the rule for handlers: a `records` view is
+valid until the handler returns, or first awaits.
 
 Does not know: what any request means.
 """
@@ -21,34 +20,12 @@ from typing import Any
 from barnabas.log.file_range import FileRange
 from barnabas.protocol.framing import Output
 from barnabas.protocol.message import DecodeError
+from barnabas.runtime.frame_reader import FrameBuffers, FrameReader
 from barnabas.runtime.interfaces import Clock, Socket
 from barnabas.server.context import CloseConnection
 from barnabas.server.dispatch import Dispatcher, Reply
 
 logger = logging.getLogger(__name__)
-
-RECEIVE_BYTES = 256 * 1024  # one shared buffer; more than a loopback socket usually delivers at once
-FRAME_GROWTH_BYTES = 1024 * 1024 + 64 * 1024  # memory follows the bytes received, not the length that was claimed
-SPARE_FRAMES_MAX = 4  # buffers kept for the next large frame: enough for the brokers and producers active at once
-LENGTH_BYTES = 4
-
-
-class FrameBuffers:
-    """The memory that connections of one event loop share for receiving."""
-
-    def __init__(self) -> None:
-        self.scratch = memoryview(bytearray(RECEIVE_BYTES))
-        self._spare: list[bytearray] = []
-
-    def take(self, size: int) -> bytearray:
-        """At least `size` bytes, or as much as a frame gets before its bytes have arrived."""
-        if size <= RECEIVE_BYTES:
-            return bytearray(size)
-        return self._spare.pop() if self._spare else bytearray(FRAME_GROWTH_BYTES)
-
-    def give_back(self, buffer: bytearray) -> None:
-        if len(buffer) == FRAME_GROWTH_BYTES and len(self._spare) < SPARE_FRAMES_MAX:
-            self._spare.append(buffer)
 
 
 class Connection:
@@ -66,18 +43,15 @@ class Connection:
         self.socket = socket
         self.active_ms = clock.monotonic_ms()  # when bytes last moved, either way
         self._dispatcher = dispatcher
-        self._buffers = buffers
         self._clock = clock
-        self._frame_bytes_max = frame_bytes_max
         self._requests_in_flight_max = requests_in_flight_max  # a client that pipelines more waits in its own buffers
         self._on_close = on_close
         self._closed = False
 
-        # Coming in: at most one of these two holds bytes.
-        self._partial: bytearray | None = None  # a frame of which some bytes have not arrived
-        self._partial_filled = 0
-        self._partial_size = 0  # with its length prefix
-        self._held = bytearray()  # frames that wait until earlier requests are done
+        # Coming in
+        self._frames = FrameReader(
+            socket=socket, buffers=buffers, frame_bytes_max=frame_bytes_max, handle=self._start, paused=self._paused
+        )
         self._reading = True
 
         # In flight: replies in request order; the first is never ready, or it would have gone out.
@@ -112,73 +86,12 @@ class Connection:
             self.close("internal error")
 
     def _receive(self) -> None:
-        if self._partial is not None:
-            self._receive_partial(self._partial)
-            return
-        scratch = self._buffers.scratch
-        count = self.socket.receive_into(scratch)
-        if count == 0:
+        if not self._frames.receive():
             self.close()
             return
         self.active_ms = self._clock.monotonic_ms()
-        self._consume(scratch[:count])
-
-    def _receive_partial(self, buffer: bytearray) -> None:
-        """Goes on with a frame that came in pieces, straight into its own buffer."""
-        with memoryview(buffer) as view:
-            while self._partial_filled < min(self._partial_size, len(buffer)):
-                wanted = view[self._partial_filled : self._partial_size]
-                count = self.socket.receive_into(wanted)
-                if count == 0:
-                    self.close()
-                    return
-                self._partial_filled += count
-                if count < len(wanted):
-                    break
-        self.active_ms = self._clock.monotonic_ms()
-        if self._partial_filled == self._partial_size:
-            self._partial = None
-            view = memoryview(buffer)[: self._partial_size]
-            self._consume(view)
-            view.release()
-            self._buffers.give_back(buffer)
-        elif self._partial_filled == len(buffer):
-            self._partial = bytearray(min(2 * len(buffer), self._partial_size))
-            self._partial[: len(buffer)] = buffer
-            self._buffers.give_back(buffer)
-
-    def _consume(self, view: memoryview) -> None:
-        """Starts every whole frame, keeps the rest, and sends what is answered already."""
-        position = 0
-        end = len(view)
-        while not self._paused() and end - position >= LENGTH_BYTES:
-            size = self._frame_size(view, position)
-            if end - position < size:
-                break
-            self._start(view[position + LENGTH_BYTES : position + size])
-            position += size
-        if self._closed:
-            return
-        if position < end:
-            self._keep(view[position:])
         self._flush()
         self._read_or_pause()
-
-    def _frame_size(self, view: memoryview, position: int) -> int:
-        length = int.from_bytes(view[position : position + LENGTH_BYTES], "big", signed=True)
-        if not 0 <= length <= self._frame_bytes_max:
-            raise DecodeError(f"a frame of {length} bytes, where at most {self._frame_bytes_max} are allowed")
-        return LENGTH_BYTES + length
-
-    def _keep(self, rest: memoryview) -> None:
-        if self._paused():
-            self._held = bytearray(rest)
-            return
-        size = self._frame_size(rest, 0) if len(rest) >= LENGTH_BYTES else LENGTH_BYTES
-        self._partial = self._buffers.take(size)
-        self._partial[: len(rest)] = rest
-        self._partial_filled = len(rest)
-        self._partial_size = size
 
     # In flight
 
@@ -229,11 +142,9 @@ class Connection:
         """Goes on with what was held back, now that there may be room for it."""
         if self._closed or self._paused():
             return
-        if self._held:
-            held, self._held = self._held, bytearray()
-            self._guard(lambda: self._consume(memoryview(held)))
-        else:
-            self._read_or_pause()
+        self._guard(self._frames.resume)
+        self._flush()
+        self._read_or_pause()
 
     def _read_or_pause(self) -> None:
         reading = not self._paused()

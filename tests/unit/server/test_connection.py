@@ -11,10 +11,11 @@ import pytest
 from barnabas.log.file_range import FileRange
 from barnabas.protocol.framing import Output
 from barnabas.protocol.message import DecodeError
+from barnabas.runtime import frame_reader
+from barnabas.runtime.frame_reader import FrameBuffers
 from barnabas.runtime.interfaces import Address, Buffer, File
 from barnabas.runtime.memory_disk import MemoryDisk
-from barnabas.server import connection as connection_module
-from barnabas.server.connection import Connection, FrameBuffers
+from barnabas.server.connection import Connection
 from barnabas.server.context import CloseConnection
 
 REQUESTS_IN_FLIGHT_MAX = 100
@@ -191,9 +192,9 @@ def test_a_frame_larger_than_every_buffer_comes_whole() -> None:
 def test_memory_follows_the_bytes_received_not_the_length_claimed() -> None:
     async def test(at: Fixture) -> None:
         at.socket.feed(struct.pack(">i", FRAME_BYTES_MAX) + b"only this")
-        partial = at.connection._partial
+        partial = at.connection._frames._partial
         assert partial is not None
-        assert len(partial) <= connection_module.FRAME_GROWTH_BYTES
+        assert len(partial) <= frame_reader.FRAME_GROWTH_BYTES
 
     run(test)
 
