@@ -66,7 +66,8 @@ class ControllerService:
         self.placer = ReplicaPlacer(runtime.random)
         self.producer_ids = ProducerIds(self)
         self.broker_epoch = -1  # of this node's broker; given at start
-        self.failure: Exception | None = None  # why nothing more can be submitted
+        self.failure: Exception | None = None  # what ended it, where that was not `stop`
+        self._stopped = False
         self._head = EMPTY  # `image`, and what is pending upon it
         self._pending: deque[Pending] = deque()  # in the order of the log
         self._commit_task: asyncio.Task[None] | None = None
@@ -136,7 +137,7 @@ class ControllerService:
         """Lets what is pending end. Nothing may be submitted afterwards."""
         if self._commit_task is not None:
             await self._commit_task
-        self.failure = self.failure or MetadataUnavailable("the controller has stopped")
+        self._stopped = True
         await self._runtime.offload(self._log.close)
 
     def _replay(self) -> None:
@@ -163,8 +164,8 @@ class ControllerService:
         A decision without records waits too, for those that it may have been decided upon.
         Raises MetadataUnavailable where the log cannot be written.
         """
-        if self.failure is not None:
-            raise MetadataUnavailable("the metadata log has failed") from self.failure
+        if self._stopped or self.failure is not None:
+            raise MetadataUnavailable("the controller has stopped") from self.failure
         decision = decide(self._head, self._log.end_offset)
         if decision.records:
             try:

@@ -33,9 +33,15 @@ DIRECTORY_NAME = f"{METADATA_TOPIC}-0"
 READ_BYTES = 1 << 20  # of the log at a time: bounds what a replay holds in memory
 LEADER_CHANGE_VERSION = 0  # of kraft.version 0: voters without directory ids
 
-# Metadata is never dropped by age or size: what is old goes when a snapshot holds it. A batch is bounded by the
-# number of its records, not by the size that a producer may send.
-CONFIGS = {"retention.ms": "-1", "retention.bytes": "-1", "max.message.bytes": str(64 << 20)}
+CONFIGS = {
+    # Metadata is never dropped by age or size: what is old goes when a snapshot holds it.
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    # A batch is bounded by the number of its records, not by the size that a producer may send.
+    "max.message.bytes": str(64 << 20),
+    # The log is read from end to end, not searched: a small index closes a segment after some 90 MB.
+    "segment.index.bytes": str(256 << 10),
+}
 
 
 class MetadataUnavailable(Exception):
@@ -56,7 +62,6 @@ class MetadataLog:
         cls, disk: Disk, parent_directory: str, config: BrokerConfig, clock: Clock, *, clean_shutdown: bool
     ) -> "MetadataLog":
         directory = f"{parent_directory}/{DIRECTORY_NAME}"
-        disk.make_directories(directory)
         log = Log.open(
             disk,
             directory,
