@@ -1,0 +1,142 @@
+"""One connection to a broker, as its client: requests go out at once, answers come back in their order.
+
+Always holds: every request ends, with its answer, with ConnectionLost, or with RequestTimedOut; after either error the
+connection is closed, for nobody knows any more which answer belongs to which request.
+Does not know: which versions the broker serves, retries, where brokers are.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from barnabas.protocol import apis
+from barnabas.protocol.framing import (
+    SIZE_BYTES,
+    decode_response_header,
+    encode_request_header,
+    response_header_version,
+)
+from barnabas.protocol.message import DecodeError, Message
+from barnabas.runtime.frame_reader import FrameBuffers, FrameReader
+from barnabas.runtime.interfaces import Clock, Socket, Timer
+
+RESPONSE_BYTES_MAX = 1 << 30  # a fetch may be this large; beyond it the length is taken for garbage
+CORRELATION_ID_MAX = (1 << 31) - 1
+
+
+class ConnectionLost(Exception):
+    """The connection ended before the answer came: the request may have been carried out or not."""
+
+
+class RequestTimedOut(ConnectionLost):
+    """No answer within the time given."""
+
+
+class Waiting(NamedTuple):
+    """A request that is out."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    answer: "asyncio.Future[Any]"
+    timer: Timer
+
+
+class ClientConnection:
+    def __init__(
+        self,
+        *,
+        socket: Socket,
+        clock: Clock,
+        client_id: str,
+        buffers: FrameBuffers,
+        on_close: Callable[[], None] | None = None,
+    ) -> None:
+        self.is_closed = False
+        self._socket = socket
+        self._clock = clock
+        self._client_id = client_id
+        self._on_close = on_close
+        self._correlation_id = 0
+        self._waiting: deque[Waiting] = deque()  # in the order of their answers
+        self._unsent: deque[memoryview] = deque()  # what the socket did not take yet
+        self._frames = FrameReader(
+            socket=socket,
+            buffers=buffers,
+            frame_bytes_max=RESPONSE_BYTES_MAX,
+            handle=self._answered,
+            paused=lambda: self.is_closed,
+        )
+        socket.on_readable(self._readable)
+
+    def request(self, message: Message, version: int, timeout_ms: float) -> "asyncio.Future[Any]":
+        """Sends at once. The answer owns its bytes."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self.is_closed:
+            answer.set_exception(ConnectionLost("the connection is closed"))
+            return answer
+        self._correlation_id = (self._correlation_id + 1) & CORRELATION_ID_MAX
+        api_key = type(message).API_KEY
+        frame = bytearray(SIZE_BYTES)
+        encode_request_header(frame, api_key, version, self._correlation_id, self._client_id)
+        message.encode(frame, version)
+        frame[:SIZE_BYTES] = (len(frame) - SIZE_BYTES).to_bytes(SIZE_BYTES, "big")
+        timer = self._clock.call_later(timeout_ms, lambda: self.close(RequestTimedOut(f"no answer in {timeout_ms} ms")))
+        self._waiting.append(Waiting(api_key, version, self._correlation_id, answer, timer))
+        self._unsent.append(memoryview(frame))
+        if len(self._unsent) == 1:
+            self._write()
+        return answer
+
+    def close(self, reason: Exception | None = None) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._socket.close()
+        self._unsent.clear()
+        error = reason or ConnectionLost("the connection was closed")
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            waiting.timer.cancel()
+            if not waiting.answer.done():
+                waiting.answer.set_exception(error)
+        if self._on_close is not None:
+            self._on_close()
+
+    def _readable(self) -> None:
+        try:
+            if not self._frames.receive():
+                self.close(ConnectionLost("the broker closed the connection"))
+        except BlockingIOError:
+            return
+        except (OSError, DecodeError) as error:
+            self.close(ConnectionLost(f"the connection broke: {error}"))
+
+    def _answered(self, frame: memoryview) -> None:
+        if not self._waiting:
+            raise DecodeError("an answer to nothing")
+        api_key, version, asked_id, answer, timer = self._waiting.popleft()
+        timer.cancel()
+        correlation_id, position = decode_response_header(frame, 0, response_header_version(api_key, version))
+        if correlation_id != asked_id:
+            raise DecodeError(f"an answer to request {correlation_id} where one to {asked_id} was due")
+        # The frame's buffer belongs to the reader, and whoever awaits runs later: the records need a copy of their own.
+        response, _end = apis.response_class(api_key).decode(memoryview(bytearray(frame)), position, version)
+        if not answer.done():
+            answer.set_result(response)
+
+    def _write(self) -> None:
+        unsent = self._unsent
+        try:
+            while unsent:
+                sent = self._socket.send(unsent[0])
+                if sent == len(unsent[0]):
+                    unsent.popleft()
+                else:
+                    unsent[0] = unsent[0][sent:]
+            self._socket.on_writable(None)
+        except BlockingIOError:
+            self._socket.on_writable(self._write)
+        except OSError as error:
+            self.close(ConnectionLost(f"the connection broke: {error}"))
