@@ -88,8 +88,9 @@ def run_tool(
 class ApacheKafka:
     """One node, broker and controller, on loopback. A context manager."""
 
-    def __init__(self, directory: Path, config: Mapping[str, object] | None = None) -> None:
+    def __init__(self, directory: Path, config: Mapping[str, object] | None = None, node_id: int = 1) -> None:
         self.directory = directory
+        self.node_id = node_id
         self.port = free_port()
         self.config = dict(config or {})
         self.process: subprocess.Popen[bytes] | None = None
@@ -148,8 +149,8 @@ class ApacheKafka:
         controller_port = free_port()
         settings = {
             "process.roles": "broker,controller",
-            "node.id": 1,
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "node.id": self.node_id,
+            "controller.quorum.voters": f"{self.node_id}@127.0.0.1:{controller_port}",
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "controller.listener.names": "CONTROLLER",
