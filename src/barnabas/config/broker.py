@@ -6,8 +6,9 @@ Defaults are Kafka's except where one node must be able to start from nothing: `
 
 from collections.abc import Mapping
 
+from barnabas.config.coordinator import CoordinatorConfig
 from barnabas.config.endpoints import ENDPOINTS, PROTOCOL_MAP, SERVERS, UPPER_CASE, VOTERS, Endpoint, Server, Voter
-from barnabas.config.setting import DISTINCT, Config, Update, boolean, double, integer, long, names, string
+from barnabas.config.setting import DISTINCT, Update, boolean, double, integer, long, names, string
 from barnabas.config.validation import (
     ConfigError,
     at_least,
@@ -25,7 +26,7 @@ LONG_MAX = (1 << 63) - 1
 CLUSTER_WIDE = Update.CLUSTER_WIDE
 
 
-class BrokerConfig(Config):
+class BrokerConfig(CoordinatorConfig):
     """Built from what was set in the file or on the command line, and later from dynamic values too. Immutable."""
 
     # Who the node is

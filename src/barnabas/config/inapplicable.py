@@ -123,16 +123,16 @@ _NAMES_BY_REASON = {
         log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable log.cleaner.io.buffer.load.factor
         log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads
     """,
-    "consumer groups are not available yet": """
+    "the newer group protocol is not available yet": """
         group.consumer.assignment.interval.ms group.consumer.assignors group.consumer.heartbeat.interval.ms
         group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
         group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
         group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
-        group.consumer.min.session.timeout.ms group.consumer.session.timeout.ms group.coordinator.append.linger.ms
-        group.coordinator.rebalance.protocols group.initial.rebalance.delay.ms group.max.session.timeout.ms
-        group.max.size group.min.session.timeout.ms offset.metadata.max.bytes offsets.commit.timeout.ms
-        offsets.retention.check.interval.ms offsets.retention.minutes offsets.topic.compression.codec
-        offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes
+        group.consumer.min.session.timeout.ms group.consumer.session.timeout.ms
+        group.coordinator.rebalance.protocols
+    """,
+    "a coordinator writes its records at once": """
+        group.coordinator.append.linger.ms
     """,
     "transactions are not available yet": """
         add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms

@@ -214,6 +214,10 @@ def integer(name: str, default: int | None, allowed: Allowed | None = None, **fa
     return Setting(name, ValueType.INT, default, allowed, **facts)
 
 
+def short(name: str, default: int | None, allowed: Allowed | None = None, **facts: Any) -> Any:
+    return Setting(name, ValueType.SHORT, default, allowed, **facts)
+
+
 def long(name: str, default: int | None, allowed: Allowed | None = None, **facts: Any) -> Any:
     return Setting(name, ValueType.LONG, default, allowed, **facts)
 
@@ -231,7 +235,7 @@ def names(name: str, default: Any, allowed: Allowed | None = None, **facts: Any)
 
 
 class ConfigClass(type):
-    """Takes the settings out of a class body and puts a slot in the place of each."""
+    """Takes the settings out of a class body and puts a slot in the place of each. Those of its bases come first."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> "ConfigClass":
         settings = {value.name: value for value in namespace.values() if isinstance(value, Setting)}
@@ -240,7 +244,8 @@ class ConfigClass(type):
             assert found is setting, f"{setting.name} must be the attribute {setting.attribute}"
         attributes = tuple(setting.attribute for setting in settings.values())
         namespace["__slots__"] = (*namespace.get("__slots__", ()), *attributes)
-        namespace["SETTINGS"] = settings
+        inherited = (found for base in bases for found in getattr(base, "SETTINGS", {}).items())
+        namespace["SETTINGS"] = {**dict(inherited), **settings}
         return super().__new__(cls, name, bases, namespace)
 
 

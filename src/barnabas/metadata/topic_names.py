@@ -8,7 +8,8 @@ import re
 NAME_LENGTH_MAX = 249  # a directory is named <topic>-<partition>, and file systems stop at 255 bytes
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\x01"  # reserved: the metadata log has no TopicRecord of its own
-INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+OFFSETS_TOPIC = "__consumer_offsets"
+INTERNAL_TOPICS = (OFFSETS_TOPIC, "__transaction_state", "__share_group_state")
 
 _legal = re.compile(r"[a-zA-Z0-9._-]+").fullmatch
 

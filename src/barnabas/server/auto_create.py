@@ -5,28 +5,52 @@ Always holds: a topic asked for by many at once is created once; the rest find i
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from barnabas.controller import topics
 from barnabas.controller.topics import TopicRules
+from barnabas.errors import ErrorCode
 from barnabas.metadata.ids import new_uuid
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.metadata.topic_names import OFFSETS_TOPIC
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.server.metadata_log import MetadataUnavailable
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
+logger = logging.getLogger(__name__)
+
+AS_SET = -1  # by num.partitions and default.replication.factor
+
 
 async def create(broker: Broker, names: list[str]) -> None:
     """Creates what can be created. What cannot, is not there afterwards either: the caller looks again."""
-    request = CreateTopicsRequest(
-        topics=[CreatableTopic(name=name, num_partitions=-1, replication_factor=-1) for name in names]
-    )
+    request = CreateTopicsRequest(topics=[_topic(broker, name) for name in names])
     rules = topic_rules(broker, describes=False)
     try:
-        await broker.controller.submit(lambda image, _offset: topics.create_topics(image, request, rules))
+        response = await broker.controller.submit(lambda image, _offset: topics.create_topics(image, request, rules))
     except MetadataUnavailable:
         return  # logged where it happened; the client asks again
+    for result in response.topics:
+        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            logger.warning("The topic %s cannot be created: %s", result.name, result.error_message)
+
+
+def _topic(broker: Broker, name: str) -> CreatableTopic:
+    config = broker.config
+    if name == OFFSETS_TOPIC:
+        return CreatableTopic(
+            name=name,
+            num_partitions=config.offsets_topic_num_partitions,
+            replication_factor=config.offsets_topic_replication_factor,
+            configs=[
+                CreatableTopicConfig(name="cleanup.policy", value="compact"),
+                CreatableTopicConfig(name="compression.type", value="producer"),
+                CreatableTopicConfig(name="segment.bytes", value=str(config.offsets_topic_segment_bytes)),
+            ],
+        )
+    return CreatableTopic(name=name, num_partitions=AS_SET, replication_factor=AS_SET)
 
 
 def topic_rules(broker: Broker, *, describes: bool) -> TopicRules:

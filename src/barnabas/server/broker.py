@@ -19,6 +19,7 @@ from barnabas.server.acceptor import Acceptor, Limits
 from barnabas.server.context import RequestContext
 from barnabas.server.controller_service import ControllerService
 from barnabas.server.dispatch import Dispatcher
+from barnabas.server.group_coordinator import GroupCoordinator
 from barnabas.server.log_directory import LogDirectory
 from barnabas.server.maintenance import Maintenance
 from barnabas.server.partitions import Partitions
@@ -42,6 +43,7 @@ class Broker:
         self.partitions = Partitions(node_id=config.node_id, directory=self.directory, config=config, runtime=runtime)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.random)
         self.acceptor = Acceptor(dispatcher=Dispatcher(self), runtime=runtime, limits=limits_of(config))
+        self.groups = GroupCoordinator(self)
         self.telemetry = ClientTelemetry(runtime)
         self.maintenance = Maintenance(self)
         self.controller: ControllerService
@@ -72,6 +74,7 @@ class Broker:
 
     async def stop(self) -> None:
         self.acceptor.close()
+        self.groups.close()
         await self.maintenance.stop()
         await self.controller.stop()
         logs = self.partitions.logs()
@@ -96,6 +99,7 @@ class Broker:
         if any(resource.type == ResourceType.BROKER for resource in delta.configs_changed):
             self._reconfigure(image)
         self.partitions.apply(delta, image)
+        self.groups.apply(delta, image)
 
     def _reconfigure(self, image: MetadataImage) -> None:
         """What is set for this broker wins over what is set for all, and that over the file."""

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from barnabas.config.topic import LONG_MAX, TopicConfig
 from barnabas.errors import ErrorCode
-from barnabas.log.append import AppendInfo
+from barnabas.log.append import AppendInfo, AppendOrigin
 from barnabas.log.log import Log
 from barnabas.protocol.messages.fetch import EpochEndOffset, PartitionData
 from barnabas.runtime.interfaces import Runtime, Timer
@@ -85,14 +85,14 @@ class Partition:
 
     # Writing
 
-    def append(self, records: memoryview, acks: int) -> AppendInfo:
+    def append(self, records: memoryview, acks: int, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo:
         if acks == -1 and len(self.in_sync) < self.config.min_insync_replicas:
             return AppendInfo.failed(ErrorCode.NOT_ENOUGH_REPLICAS)
         if self._broken:
             return AppendInfo.failed(ErrorCode.KAFKA_STORAGE_ERROR)
         log = self.log
         try:
-            info = log.append_as_leader(records, self.leader_epoch, self._runtime.clock.now_ms())
+            info = log.append_as_leader(records, self.leader_epoch, self._runtime.clock.now_ms(), origin)
         except OSError as error:
             logger.error("%s: cannot append, the producer is told KAFKA_STORAGE_ERROR: %s", self.name, error)
             return AppendInfo.failed(ErrorCode.KAFKA_STORAGE_ERROR)
