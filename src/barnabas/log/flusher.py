@@ -71,10 +71,6 @@ class Flusher:
     def epochs_changed(self) -> None:
         self._epoch_changes += 1
 
-    def log_start_moved(self, offset: Offset) -> None:
-        """What was deleted needs no recovery."""
-        self._floor = max(self._floor, offset)
-
     def truncated(self, offset: Offset) -> None:
         floor = min(self.recovery_point, offset)
         self._truncations += 1

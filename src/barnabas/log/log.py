@@ -404,7 +404,6 @@ class Log:
         assert offset <= self.log_end_offset
         self.log_start_offset = offset
         self._high_watermark = max(self._high_watermark, offset)
-        self._flusher.log_start_moved(offset)
         if self.leader_epochs.truncate_from_start(offset):
             self._flusher.epochs_changed()
         self.producers.advance(offset)
@@ -460,11 +459,11 @@ class Log:
         self._needs_recovery = True  # unless every step below succeeds
         self._flusher.truncated(offset)
         due_ms = now_ms + self.config.file_delete_delay_ms
-        number = self._segments.number_of(offset)
-        self._segments.delete_newest(number + 1, due_ms)
-        active = self._segments.active
-        end_offset = active.truncate_to(offset)
-        self._truncated_to(end_offset, now_ms)
+        if self._segments.delete_newest(self._segments.number_of(offset) + 1, due_ms):
+            # Before the file is cut: a crash in between must not leave a gap.
+            self._flusher.directory_changed()
+            self._flusher.sync_directory()
+        self._truncated_to(self._segments.active.truncate_to(offset), now_ms)
         return True
 
     def truncate_fully_and_start_at(self, offset: Offset, now_ms: int) -> None:
@@ -478,7 +477,6 @@ class Log:
         self._high_watermark = offset
         self.leader_epochs.clear()
         self._truncated_to(offset, now_ms)
-        self._flusher.log_start_moved(offset)
 
     def _truncated_to(self, end_offset: Offset, now_ms: int) -> None:
         self._reader.forget()
@@ -503,7 +501,7 @@ class Log:
 
     def flush_due(self, now_ms: int | None = None) -> bool:
         """Whether `flush.messages` or, where the time is told, `flush.ms` asks for a flush."""
-        unsynced = self.log_end_offset - self._flusher.recovery_point
+        unsynced = self.log_end_offset - max(self._flusher.recovery_point, self.log_start_offset)
         if unsynced >= self.config.flush_messages:
             return True
         return now_ms is not None and unsynced > 0 and now_ms - self._last_flush_ms >= self.config.flush_ms
@@ -532,8 +530,7 @@ class Log:
         """A clean stop: everything synced, so that the next start reads next to nothing."""
         active = self._segments.active
         is_untouched = active.size_bytes == 0 and active.base_offset == 0
-        is_synced = self.log_end_offset == self._flusher.recovery_point and self._flusher.is_done
-        if not is_untouched and not is_synced:
+        if not is_untouched and not self._is_stopped():
             active.finish()
             self._flusher.finished(active.paths())
             if self._snapshots.take(self.log_end_offset, self.producers):
@@ -541,6 +538,15 @@ class Log:
                 self._flusher.directory_changed()
             self.flush()
         self._segments.release()
+
+    def _is_stopped(self) -> bool:
+        """Whether everything is as a clean stop leaves it: nothing has changed since the last one."""
+        return (
+            self._flusher.recovery_point == self.log_end_offset
+            and self._flusher.is_done
+            and self._snapshots.offsets[-1:] == [self.log_end_offset]
+            and not self._segments.active.is_preallocated
+        )
 
     def abandon(self) -> None:
         """Lets go of every file as it is: the partition is about to be deleted, or the disk is broken."""

@@ -49,6 +49,11 @@ class MappedIndex:
     def entry_count_max(self) -> int:
         return self.size_bytes_max // self.entry_bytes
 
+    @property
+    def is_preallocated(self) -> bool:
+        """Whether the file is longer than its entries, for more of them."""
+        return self._writable
+
     def start_empty(self) -> None:
         """For a new segment: there is no file to look at."""
         self.entry_count = 0

@@ -281,6 +281,11 @@ class Segment:
         self._bytes_since_entry = 0
         self._recent.clear()
 
+    @property
+    def is_preallocated(self) -> bool:
+        """Whether `finish` has something to cut."""
+        return self.offset_index.is_preallocated or self.time_index.is_preallocated
+
     def finish(self) -> None:
         """At a roll or a clean stop: the last word on time, and files no larger than their content."""
         if self.size_bytes == 0 and not self._disk.exists(self.offset_index.path):
