@@ -106,7 +106,7 @@ class _Racks:
         self._partition = 0
 
     def place(self, replication_factor: int) -> Replicas:
-        if self._partition > 0 and self._partition % self._unfenced_count == 0:
+        if self._unfenced_count > 1 and self._partition > 0 and self._partition % self._unfenced_count == 0:
             self._shuffle()
         count = len(self._racks)
         lap, lead = divmod(self._partition, count)

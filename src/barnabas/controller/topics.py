@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         DeleteTopicsResponse,
     )
 
+Overrides = tuple[tuple[str, str], ...]  # what a topic sets, as a key
+
 
 class TopicRules(NamedTuple):
     """What CreateTopics takes from the world."""
@@ -55,17 +57,21 @@ class _Configs:
             image.config(ResourceType.BROKER, node_id), image.config(ResourceType.BROKER, ""), static_config
         )
         self.broker = self.layers.config()
-        self._described: dict[tuple[tuple[str, str], ...], list[Entry]] = {}
+        self._checked: set[Overrides] = set()
+        self._described: dict[Overrides, list[Entry]] = {}
 
     def check(self, configs: "Sequence[CreatableTopicConfig]") -> dict[str, str] | Refusal:
         nulls = [config.name for config in configs if config.value is None]
         if nulls:
             return Refusal(ErrorCode.INVALID_CONFIG, f"A topic's configs cannot be null: {', '.join(nulls)}.")
         overrides = {config.name: config.value for config in configs if config.value is not None}
-        try:
-            TopicConfig(overrides, self.broker)
-        except ConfigError as error:
-            return Refusal(ErrorCode.INVALID_CONFIG, str(error))
+        key = tuple(overrides.items())
+        if key not in self._checked:
+            try:
+                TopicConfig(overrides, self.broker)
+            except ConfigError as error:
+                return Refusal(ErrorCode.INVALID_CONFIG, str(error))
+            self._checked.add(key)
         return overrides
 
     def describe(self, overrides: Mapping[str, str]) -> "list[CreatableTopicConfigs]":
