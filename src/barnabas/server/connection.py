@@ -158,18 +158,36 @@ class Connection:
         output = self._output
         if not output or self._closed:
             return
+        if not output.splices and not self._parts:
+            # By far the most frequent: a few small answers, and a peer that takes them.
+            try:
+                sent = self.socket.send(output)
+            except BlockingIOError:
+                sent = 0
+            except OSError as error:
+                self.close(f"connection lost: {error}")
+                return
+            if sent == len(output):
+                output.clear()
+                return
+            self._parts.append(memoryview(output)[sent:])
+        else:
+            self._splice(output)
         self._output = Output()
+        self._write()
+
+    def _splice(self, output: Output) -> None:
+        """The bytes of answers and the ranges of files between them, as parts to be sent one after the other."""
         position = 0
-        with_files = memoryview(output)
+        view = memoryview(output)
         for splice_position, file_range in output.splices:
             if splice_position > position:
-                self._parts.append(with_files[position:splice_position])
+                self._parts.append(view[position:splice_position])
             assert isinstance(file_range, FileRange)
             self._parts.append(file_range)
             position = splice_position
         if position < len(output):
-            self._parts.append(with_files[position:])
-        self._write()
+            self._parts.append(view[position:])
 
     def _write(self) -> None:
         """Sends until all is sent or the peer's window is full."""

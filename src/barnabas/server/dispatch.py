@@ -69,6 +69,8 @@ HANDLERS: Mapping[ApiKey, str] = MappingProxyType(
     }
 )
 
+NO_SIZE_YET = bytes(SIZE_BYTES)
+
 Response = Message
 Handler = Callable[["Broker", RequestContext, Any], Response | Awaitable[Response] | None]
 
@@ -111,11 +113,11 @@ class Reply:
         """Appends the whole frame; the bytes of files are spliced in by the connection."""
         frame_start = len(output)
         spliced_bytes_before = output.spliced_bytes
-        output += bytes(SIZE_BYTES)
+        output += NO_SIZE_YET
         header_version = response_header_version(self.api_key, self.api_version)
         encode_response_header(output, self.correlation_id, header_version)
         self.response.encode(output, self.api_version)
-        size = output.size_bytes - spliced_bytes_before - frame_start - SIZE_BYTES
+        size = len(output) + output.spliced_bytes - spliced_bytes_before - frame_start - SIZE_BYTES
         output[frame_start : frame_start + SIZE_BYTES] = size.to_bytes(SIZE_BYTES, "big")
 
 
