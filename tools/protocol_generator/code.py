@@ -10,6 +10,8 @@ from contextlib import contextmanager
 
 from tools.protocol_generator.grammar import FIXED_SIZES
 
+INT32_COUNT_READY = "INT32_COUNT_READY"  # a constant of primitives
+
 
 class Code:
     def __init__(self) -> None:

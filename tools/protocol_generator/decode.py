@@ -7,7 +7,9 @@ belongs to the run before it: it is always there, and mostly it is the whole var
 
 from __future__ import annotations
 
-from tools.protocol_generator.code import Code, struct_name
+import re
+
+from tools.protocol_generator.code import INT32_COUNT_READY, Code, struct_name
 from tools.protocol_generator.grammar import FIXED_FORMATS, FIXED_SIZES
 from tools.protocol_generator.layout import FieldLayout, StructLayout, element_size_min
 from tools.protocol_generator.names import default_expression, variable
@@ -24,9 +26,8 @@ class DecodeWriter(Code):
             self.struct("message", layout)
             self.flush()
             self.line("return message, position")
-        body = "\n".join(self.lines)
-        if body.count("end") == body.count("end = len(view)") + body.count("append"):
-            self.lines.remove("    end = len(view)")
+        if not any(re.search(r"\bend\b", line) for line in self.lines[2:]):
+            del self.lines[1]
         return self.lines
 
     # Runs
@@ -86,6 +87,10 @@ class DecodeWriter(Code):
             return
         self.flush_varint("tags")
         self.line("position += 1")
+        with self.block("if tags:"):
+            self.known_tags(owner, tagged)
+
+    def known_tags(self, owner: str, tagged: list[FieldLayout]) -> None:
         depth, self.tag_depth = self.tag_depth, self.tag_depth + 1
         tag_end = f"tag_end_{depth}" if depth else "tag_end"
         with self.block("for _ in range(tags):"):
@@ -208,7 +213,10 @@ class DecodeWriter(Code):
             self.line(f"{target} = [bytes(view[at : at + 16]) for at in range(start, position, 16)]")
         elif kind in FIXED_FORMATS:
             code = FIXED_FORMATS[kind]
-            self.line(f'{target} = list(unpack_from(f">{{count}}{code}", view, position))')
+            values = f'unpack_from(f">{{count}}{code}", view, position)'
+            if kind == "int32":
+                values = f"UNPACK_INT32[count](view, position) if count < {INT32_COUNT_READY} else {values}"
+            self.line(f"{target} = list({values})")
             self.line(f"position += count * {FIXED_SIZES[code]}" if FIXED_SIZES[code] > 1 else "position += count")
         else:
             self.line(f"{target} = []")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tools.protocol_generator.code import Code, struct_name
+from tools.protocol_generator.code import INT32_COUNT_READY, Code, struct_name
 from tools.protocol_generator.grammar import FIXED_FORMATS
 from tools.protocol_generator.layout import FieldLayout, StructLayout, scalar
 from tools.protocol_generator.names import differs_from_default, null_by_default, variable
@@ -220,7 +220,10 @@ class EncodeWriter(Code):
                     self.line(f'raise EncodeError("{field.field.name}: a uuid has 16 bytes")')
                 self.line(f"{self.out} += data")
         elif kind in FIXED_FORMATS:
-            self.line(f'{self.out} += pack(f">{{{count}}}{FIXED_FORMATS[kind]}", *{target})')
+            values = f'pack(f">{{{count}}}{FIXED_FORMATS[kind]}", *{target})'
+            if kind == "int32":
+                values = f"PACK_INT32[{count}](*{target}) if {count} < {INT32_COUNT_READY} else {values}"
+            self.line(f"{self.out} += {values}")
         elif field.element is None:
             with self.block(f"for element in {target}:"):
                 self.variable_size("element", scalar(field))

@@ -111,18 +111,11 @@ class Line(NamedTuple):
 
 def parse(module: str, text: str) -> Definition:
     definition = Definition(module=module)
-    lines = _lines(module, text)
-    position = 0
-    while position < len(lines):
-        line = lines[position]
-        if line.depth != 0:
-            raise GrammarError(f"{module}:{line.number}: a field outside of any message")
-        try:
-            position = _parse_top(definition, lines, position)
-        except (GrammarError, ValueError, IndexError) as error:
-            if isinstance(error, GrammarError) and str(error).startswith(f"{module}:"):
-                raise
-            raise GrammarError(f"{module}:{line.number}: {error}") from error
+    parser = _Parser(definition, _lines(module, text))
+    try:
+        parser.parse()
+    except (GrammarError, ValueError, IndexError) as error:
+        raise GrammarError(f"{module}:{parser.line_number}: {error}") from error
     for message in definition.messages:
         _check(module, message)
     return definition
@@ -141,76 +134,80 @@ def _lines(module: str, text: str) -> list[Line]:
     return lines
 
 
-def _parse_top(definition: Definition, lines: list[Line], position: int) -> int:
-    words = lines[position].words
-    keyword = words[0]
-    if keyword == "api":
-        definition.api_key, definition.api_name = int(words[1]), words[2]
-        definition.latest_version_unstable = "unstable" in words[3:]
-        return position + 1
-    if keyword == "listeners":
-        definition.listeners = tuple(words[1:])
-        return position + 1
-    if keyword == "removed":
-        return position + 1
-    message = _opening(definition, words)
-    definition.messages.append(message)
-    return _parse_body(definition.module, message, message.root, lines, position + 1, 1)
+class _Parser:
+    def __init__(self, definition: Definition, lines: list[Line]) -> None:
+        self.definition = definition
+        self.lines = lines
+        self.position = 0  # of the next line to be read
+        self.line_number = 0  # of the line being read, for errors
 
+    def parse(self) -> None:
+        while self.position < len(self.lines):
+            line = self.take()
+            if line.depth != 0:
+                raise GrammarError("a field outside of any message")
+            match line.words:
+                case ["api", key, name, *rest]:
+                    self.definition.api_key, self.definition.api_name = int(key), name
+                    self.definition.latest_version_unstable = rest == ["unstable"]
+                case ["listeners", *names]:
+                    self.definition.listeners = tuple(names)
+                case ["removed"]:
+                    pass
+                case words:
+                    message = self.opening(words)
+                    self.definition.messages.append(message)
+                    self.body(message, message.root, 1)
 
-def _opening(definition: Definition, words: list[str]) -> Message:
-    """`request VERSIONS`, `response VERSIONS`, or `KIND NAME VERSIONS [key N]`; each may end in `flexible N+`."""
-    kind = words[0]
-    if kind in ("request", "response"):
-        if definition.api_name is None:
-            raise GrammarError("a request or response needs an api line before it")
-        name, key, rest = definition.api_name + kind.capitalize(), definition.api_key, words[1:]
-    elif kind in ("header", "metadata", "key", "value", "data"):
-        name, key, rest = words[1], None, words[2:]
-    else:
-        raise GrammarError(f"unknown word {kind!r}")
-    versions = parse_versions(rest[0], None)
-    flexible_from = None
-    options = rest[1:]
-    while options:
-        if options[0] == "flexible":
-            flexible_from = int(options[1].removesuffix("+"))
-        elif options[0] == "type":
-            key = int(options[1])
+    def take(self) -> Line:
+        line = self.lines[self.position]
+        self.position += 1
+        self.line_number = line.number
+        return line
+
+    def depth_ahead(self) -> int:
+        return self.lines[self.position].depth if self.position < len(self.lines) else 0
+
+    def opening(self, words: list[str]) -> Message:
+        """`request VERSIONS`, `response VERSIONS` or `KIND NAME VERSIONS [type N]`; each may end in `flexible N+`."""
+        kind = words[0]
+        if kind in ("request", "response"):
+            if self.definition.api_name is None:
+                raise GrammarError("a request or response needs an api line before it")
+            name, key, rest = self.definition.api_name + kind.capitalize(), self.definition.api_key, words[1:]
+        elif kind in ("header", "metadata", "key", "value", "data"):
+            name, key, rest = words[1], None, words[2:]
         else:
-            raise GrammarError(f"unknown option {options[0]!r}")
-        options = options[2:]
-    return Message(
-        name=name,
-        kind=kind,
-        key=key,
-        versions=versions,
-        flexible_from=flexible_from,
-        root=Struct(name=name, versions=versions),
-    )
+            raise GrammarError(f"unknown word {kind!r}")
+        versions, flexible_from = parse_versions(rest.pop(0), None), None
+        while rest:
+            option, value = rest.pop(0), rest.pop(0)
+            if option == "flexible":
+                flexible_from = parse_versions(value, versions).first
+            elif option == "type":
+                key = int(value)
+            else:
+                raise GrammarError(f"unknown option {option!r}")
+        root = Struct(name=name, versions=versions)
+        return Message(name=name, kind=kind, key=key, versions=versions, flexible_from=flexible_from, root=root)
 
-
-def _parse_body(module: str, message: Message, owner: Struct, lines: list[Line], position: int, depth: int) -> int:
-    """Reads the fields of `owner`, which are those at `depth`; returns the position of the line after them."""
-    while position < len(lines) and lines[position].depth >= depth:
-        line = lines[position]
-        if line.depth > depth:
-            raise GrammarError(f"{module}:{line.number}: too deep")
-        if line.words[0] == "struct":
-            name = line.words[1]
-            struct = Struct(name=name, versions=message.versions)
-        else:
-            added = parse_field(line.words, owner.versions)
-            owner.fields.append(added)
-            name = added.type
-            struct = Struct(name=name, versions=added.versions)
-        position += 1
-        if position < len(lines) and lines[position].depth > depth:
-            if name in message.structs:
-                raise GrammarError(f"{module}:{line.number}: {name} is defined twice")
-            message.structs[name] = struct
-            position = _parse_body(module, message, struct, lines, position, depth + 1)
-    return position
+    def body(self, message: Message, owner: Struct, depth: int) -> None:
+        """Reads the fields of `owner`, which are those at `depth`, with everything below them."""
+        while self.depth_ahead() >= depth:
+            line = self.take()
+            if line.depth > depth:
+                raise GrammarError("indented deeper than the line before allows")
+            if line.words[0] == "struct":
+                struct = Struct(name=line.words[1], versions=message.versions)
+            else:
+                added = parse_field(line.words, owner.versions)
+                owner.fields.append(added)
+                struct = Struct(name=added.type, versions=added.versions)
+            if self.depth_ahead() > depth:
+                if struct.name in message.structs or struct.name in FIXED_FORMATS or struct.name in VARIABLE_TYPES:
+                    raise GrammarError(f"{struct.name} is defined twice")
+                message.structs[struct.name] = struct
+                self.body(message, struct, depth + 1)
 
 
 def parse_versions(text: str, within: Versions | None) -> Versions:

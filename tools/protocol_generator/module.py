@@ -34,6 +34,9 @@ IMPORTS = {
         "UnsupportedVersionError",
     ),
     "barnabas.protocol.primitives": (
+        "INT32_COUNT_READY",
+        "PACK_INT32",
+        "UNPACK_INT32",
         "Records",
         "new",
         "read_string_size",

@@ -11,11 +11,23 @@ from typing import Final, NamedTuple
 from barnabas.protocol.message import NEVER_FLEXIBLE, Message
 from barnabas.protocol.messages._table import ROWS, ApiKey
 
-__all__ = ["PRODUCE_MIN_VERSION_ADVERTISED", "Api", "ApiKey", "api", "flexible_from", "request_class", "response_class"]
+__all__ = [
+    "ADVERTISED_WITH_TELEMETRY_ONLY",
+    "Api",
+    "ApiKey",
+    "advertised_versions",
+    "api",
+    "flexible_from",
+    "request_class",
+    "response_class",
+]
 
-# Kafka 4 cannot read Produce below version 3, yet says 0 in ApiVersions: librdkafka before 2.x would otherwise
-# conclude that the broker speaks no record format that it knows (KIP-896).
-PRODUCE_MIN_VERSION_ADVERTISED: Final = 0
+# Kafka 4 cannot read Produce below version 3, yet says 0 in ApiVersions: librdkafka sends no compressed batches to a
+# broker that lacks version 0 (KAFKA-18659). A request below version 3 is refused all the same.
+_PRODUCE_MIN_VERSION_ADVERTISED: Final = 0
+
+# Kafka leaves these out of ApiVersions where no receiver of client metrics is configured, as by default (KIP-714).
+ADVERTISED_WITH_TELEMETRY_ONLY: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 
 
 class Api(NamedTuple):
@@ -45,7 +57,15 @@ _classes: dict[tuple[int, str], type[Message]] = {}
 
 def api(key: int) -> Api:
     """KeyError where Kafka has no such API."""
-    return Api(ApiKey(key), *ROWS[key])
+    row = ROWS[key]
+    return Api(ApiKey(key), *row)
+
+
+def advertised_versions(key: int) -> tuple[int, int]:
+    """The first and the last version that a broker names in ApiVersions; KeyError where Kafka has no such API."""
+    facts = api(key)
+    first = _PRODUCE_MIN_VERSION_ADVERTISED if key == ApiKey.PRODUCE else facts.min_version
+    return first, facts.max_stable_version
 
 
 def flexible_from(key: int) -> int:

@@ -31,25 +31,26 @@ def _decode_abort_transaction_record_0(view: memoryview, position: int) -> tuple
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            size = view[position]
-            if size > 127:
-                size, position = read_string_size(view, position)
-            if size == 0:
-                message.reason = None
-                position += 1
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                size = view[position]
+                if size > 127:
+                    size, position = read_string_size(view, position)
+                if size == 0:
+                    message.reason = None
+                    position += 1
+                else:
+                    start = position + 1
+                    position += size
+                    if position > end:
+                        raise DecodeError(f"reason: string of size field {size}, with {end - start} bytes left")
+                    message.reason = str(view[start:position], "utf-8")
+                if position != tag_end:
+                    raise DecodeError("reason: its size as a tagged field is wrong")
             else:
-                start = position + 1
-                position += size
-                if position > end:
-                    raise DecodeError(f"reason: string of size field {size}, with {end - start} bytes left")
-                message.reason = str(view[start:position], "utf-8")
-            if position != tag_end:
-                raise DecodeError("reason: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                position = tag_end
     return message, position
 
 

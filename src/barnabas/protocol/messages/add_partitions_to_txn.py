@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, Message, Structure, UnsupportedVersionError
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -187,7 +190,7 @@ def _decode_add_partitions_to_txn_request_0(view: memoryview, position: int) -> 
         position += 4
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        add_partitions_to_txn_topic.partitions = list(unpack_from(f">{count}i", view, position))
+        add_partitions_to_txn_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         message.v3_and_below_topics.append(add_partitions_to_txn_topic)
     return message, position
@@ -205,7 +208,7 @@ def _encode_add_partitions_to_txn_request_0(message: AddPartitionsToTxnRequest, 
         out += _pack_h(len(data))
         out += data
         out += _pack_i(len(add_partitions_to_txn_topic.partitions))
-        out += pack(f">{len(add_partitions_to_txn_topic.partitions)}i", *add_partitions_to_txn_topic.partitions)
+        out += PACK_INT32[len(add_partitions_to_txn_topic.partitions)](*add_partitions_to_txn_topic.partitions) if len(add_partitions_to_txn_topic.partitions) < INT32_COUNT_READY else pack(f">{len(add_partitions_to_txn_topic.partitions)}i", *add_partitions_to_txn_topic.partitions)
 
 
 def _decode_add_partitions_to_txn_request_3(view: memoryview, position: int) -> tuple[AddPartitionsToTxnRequest, int]:
@@ -246,7 +249,7 @@ def _decode_add_partitions_to_txn_request_3(view: memoryview, position: int) -> 
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        add_partitions_to_txn_topic.partitions = list(unpack_from(f">{count}i", view, position))
+        add_partitions_to_txn_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         if view[position]:
             position = skip_tags(view, position, end)
@@ -289,7 +292,7 @@ def _encode_add_partitions_to_txn_request_3(message: AddPartitionsToTxnRequest, 
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *add_partitions_to_txn_topic.partitions)
+        out += PACK_INT32[count](*add_partitions_to_txn_topic.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *add_partitions_to_txn_topic.partitions)
         out.append(0)
     out.append(0)
 
@@ -345,7 +348,7 @@ def _decode_add_partitions_to_txn_request_4(view: memoryview, position: int) -> 
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            add_partitions_to_txn_topic.partitions = list(unpack_from(f">{count}i", view, position))
+            add_partitions_to_txn_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -405,7 +408,7 @@ def _encode_add_partitions_to_txn_request_4(message: AddPartitionsToTxnRequest, 
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *add_partitions_to_txn_topic.partitions)
+            out += PACK_INT32[count](*add_partitions_to_txn_topic.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *add_partitions_to_txn_topic.partitions)
             out.append(0)
         out.append(0)
     out.append(0)

@@ -6,7 +6,15 @@ from __future__ import annotations
 from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, EncodeError, Message, Structure, UnsupportedVersionError
-from barnabas.protocol.primitives import new, read_uvarint, skip_tags, write_uvarint
+from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
+    new,
+    read_uvarint,
+    skip_tags,
+    write_uvarint,
+)
 from barnabas.types import ZERO_UUID
 
 
@@ -197,7 +205,7 @@ def _decode_alter_partition_request_2(view: memoryview, position: int) -> tuple[
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"new_isr: {count} elements, with {end - position} bytes left")
-            request_partition_data.new_isr = list(unpack_from(f">{count}i", view, position))
+            request_partition_data.new_isr = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             request_partition_data.leader_recovery_state, request_partition_data.partition_epoch, tags = _unpack_biB(view, position)
             position += 6
@@ -241,7 +249,7 @@ def _encode_alter_partition_request_2(message: AlterPartitionRequest, out: bytea
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *request_partition_data.new_isr)
+            out += PACK_INT32[count](*request_partition_data.new_isr) if count < INT32_COUNT_READY else pack(f">{count}i", *request_partition_data.new_isr)
             out += _pack_bix(request_partition_data.leader_recovery_state, request_partition_data.partition_epoch)
         out.append(0)
     out.append(0)
@@ -371,7 +379,7 @@ def _decode_alter_partition_response_2(view: memoryview, position: int) -> tuple
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"isr: {count} elements, with {end - position} bytes left")
-            response_partition_data.isr = list(unpack_from(f">{count}i", view, position))
+            response_partition_data.isr = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             response_partition_data.leader_recovery_state, response_partition_data.partition_epoch, tags = _unpack_biB(view, position)
             position += 6
@@ -413,7 +421,7 @@ def _encode_alter_partition_response_2(message: AlterPartitionResponse, out: byt
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *response_partition_data.isr)
+            out += PACK_INT32[count](*response_partition_data.isr) if count < INT32_COUNT_READY else pack(f">{count}i", *response_partition_data.isr)
             out += _pack_bix(response_partition_data.leader_recovery_state, response_partition_data.partition_epoch)
         out.append(0)
     out.append(0)

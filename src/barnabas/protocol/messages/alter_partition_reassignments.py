@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, Message, Structure, UnsupportedVersionError
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -168,7 +171,7 @@ def _decode_alter_partition_reassignments_request_0(view: memoryview, position: 
             else:
                 if count * 4 > end - position:
                     raise DecodeError(f"replicas: {count} elements, with {end - position} bytes left")
-                reassignable_partition.replicas = list(unpack_from(f">{count}i", view, position))
+                reassignable_partition.replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -219,7 +222,7 @@ def _encode_alter_partition_reassignments_request_0(message: AlterPartitionReass
                     out.append(count + 1)
                 else:
                     write_uvarint(out, count + 1)
-                out += pack(f">{count}i", *reassignable_partition.replicas)
+                out += PACK_INT32[count](*reassignable_partition.replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *reassignable_partition.replicas)
             out.append(0)
         out.append(0)
     out.append(0)
@@ -268,7 +271,7 @@ def _decode_alter_partition_reassignments_request_1(view: memoryview, position: 
             else:
                 if count * 4 > end - position:
                     raise DecodeError(f"replicas: {count} elements, with {end - position} bytes left")
-                reassignable_partition.replicas = list(unpack_from(f">{count}i", view, position))
+                reassignable_partition.replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -317,7 +320,7 @@ def _encode_alter_partition_reassignments_request_1(message: AlterPartitionReass
                     out.append(count + 1)
                 else:
                     write_uvarint(out, count + 1)
-                out += pack(f">{count}i", *reassignable_partition.replicas)
+                out += PACK_INT32[count](*reassignable_partition.replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *reassignable_partition.replicas)
             out.append(0)
         out.append(0)
     out.append(0)

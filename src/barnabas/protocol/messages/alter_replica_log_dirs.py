@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, Message, Structure
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -150,7 +153,7 @@ def _decode_alter_replica_log_dirs_request_1(view: memoryview, position: int) ->
             position += 4
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            alter_replica_log_dir_topic.partitions = list(unpack_from(f">{count}i", view, position))
+            alter_replica_log_dir_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             alter_replica_log_dir.topics.append(alter_replica_log_dir_topic)
         message.dirs.append(alter_replica_log_dir)
@@ -169,7 +172,7 @@ def _encode_alter_replica_log_dirs_request_1(message: AlterReplicaLogDirsRequest
             out += _pack_h(len(data))
             out += data
             out += _pack_i(len(alter_replica_log_dir_topic.partitions))
-            out += pack(f">{len(alter_replica_log_dir_topic.partitions)}i", *alter_replica_log_dir_topic.partitions)
+            out += PACK_INT32[len(alter_replica_log_dir_topic.partitions)](*alter_replica_log_dir_topic.partitions) if len(alter_replica_log_dir_topic.partitions) < INT32_COUNT_READY else pack(f">{len(alter_replica_log_dir_topic.partitions)}i", *alter_replica_log_dir_topic.partitions)
 
 
 def _decode_alter_replica_log_dirs_request_2(view: memoryview, position: int) -> tuple[AlterReplicaLogDirsRequest, int]:
@@ -218,7 +221,7 @@ def _decode_alter_replica_log_dirs_request_2(view: memoryview, position: int) ->
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            alter_replica_log_dir_topic.partitions = list(unpack_from(f">{count}i", view, position))
+            alter_replica_log_dir_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -269,7 +272,7 @@ def _encode_alter_replica_log_dirs_request_2(message: AlterReplicaLogDirsRequest
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *alter_replica_log_dir_topic.partitions)
+            out += PACK_INT32[count](*alter_replica_log_dir_topic.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *alter_replica_log_dir_topic.partitions)
             out.append(0)
         out.append(0)
     out.append(0)

@@ -274,72 +274,73 @@ def _decode_api_versions_response_3(view: memoryview, position: int) -> tuple[Ap
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count * 6 > end - position or count < 0:
-                raise DecodeError(f"supported_features: {count} elements, with {end - position} bytes left")
-            message.supported_features = []
-            for _ in range(count):
-                supported_feature_key = new(SupportedFeatureKey)
-                size = view[position]
-                if size > 127:
-                    size, position = read_string_size(view, position)
-                start = position + 1
-                position += size
-                if position > end or size == 0:
-                    raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                supported_feature_key.name = str(view[start:position], "utf-8")
-                supported_feature_key.min_version, supported_feature_key.max_version, tags = _unpack_hhB(view, position)
-                position += 5
-                if tags:
-                    position = skip_tags(view, position - 1, end)
-                message.supported_features.append(supported_feature_key)
-            if position != tag_end:
-                raise DecodeError("supported_features: its size as a tagged field is wrong")
-        elif tag == 1:
-            (message.finalized_features_epoch,) = _unpack_q(view, position)
-            position += 8
-            if position != tag_end:
-                raise DecodeError("finalized_features_epoch: its size as a tagged field is wrong")
-        elif tag == 2:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count * 6 > end - position or count < 0:
-                raise DecodeError(f"finalized_features: {count} elements, with {end - position} bytes left")
-            message.finalized_features = []
-            for _ in range(count):
-                finalized_feature_key = new(FinalizedFeatureKey)
-                size = view[position]
-                if size > 127:
-                    size, position = read_string_size(view, position)
-                start = position + 1
-                position += size
-                if position > end or size == 0:
-                    raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                finalized_feature_key.name = str(view[start:position], "utf-8")
-                finalized_feature_key.max_version_level, finalized_feature_key.min_version_level, tags = _unpack_hhB(view, position)
-                position += 5
-                if tags:
-                    position = skip_tags(view, position - 1, end)
-                message.finalized_features.append(finalized_feature_key)
-            if position != tag_end:
-                raise DecodeError("finalized_features: its size as a tagged field is wrong")
-        elif tag == 3:
-            message.zk_migration_ready = view[position] != 0
-            position += 1
-            if position != tag_end:
-                raise DecodeError("zk_migration_ready: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count * 6 > end - position or count < 0:
+                    raise DecodeError(f"supported_features: {count} elements, with {end - position} bytes left")
+                message.supported_features = []
+                for _ in range(count):
+                    supported_feature_key = new(SupportedFeatureKey)
+                    size = view[position]
+                    if size > 127:
+                        size, position = read_string_size(view, position)
+                    start = position + 1
+                    position += size
+                    if position > end or size == 0:
+                        raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
+                    supported_feature_key.name = str(view[start:position], "utf-8")
+                    supported_feature_key.min_version, supported_feature_key.max_version, tags = _unpack_hhB(view, position)
+                    position += 5
+                    if tags:
+                        position = skip_tags(view, position - 1, end)
+                    message.supported_features.append(supported_feature_key)
+                if position != tag_end:
+                    raise DecodeError("supported_features: its size as a tagged field is wrong")
+            elif tag == 1:
+                (message.finalized_features_epoch,) = _unpack_q(view, position)
+                position += 8
+                if position != tag_end:
+                    raise DecodeError("finalized_features_epoch: its size as a tagged field is wrong")
+            elif tag == 2:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count * 6 > end - position or count < 0:
+                    raise DecodeError(f"finalized_features: {count} elements, with {end - position} bytes left")
+                message.finalized_features = []
+                for _ in range(count):
+                    finalized_feature_key = new(FinalizedFeatureKey)
+                    size = view[position]
+                    if size > 127:
+                        size, position = read_string_size(view, position)
+                    start = position + 1
+                    position += size
+                    if position > end or size == 0:
+                        raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
+                    finalized_feature_key.name = str(view[start:position], "utf-8")
+                    finalized_feature_key.max_version_level, finalized_feature_key.min_version_level, tags = _unpack_hhB(view, position)
+                    position += 5
+                    if tags:
+                        position = skip_tags(view, position - 1, end)
+                    message.finalized_features.append(finalized_feature_key)
+                if position != tag_end:
+                    raise DecodeError("finalized_features: its size as a tagged field is wrong")
+            elif tag == 3:
+                message.zk_migration_ready = view[position] != 0
+                position += 1
+                if position != tag_end:
+                    raise DecodeError("zk_migration_ready: its size as a tagged field is wrong")
+            else:
+                position = tag_end
     return message, position
 
 

@@ -6,7 +6,17 @@ from __future__ import annotations
 from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, EncodeError, Message, Structure
-from barnabas.protocol.primitives import new, read_tag, read_uvarint, skip_tags, write_tagged, write_uvarint
+from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
+    new,
+    read_tag,
+    read_uvarint,
+    skip_tags,
+    write_tagged,
+    write_uvarint,
+)
 from barnabas.types import ZERO_UUID
 
 
@@ -83,32 +93,33 @@ def _decode_consumer_group_current_member_assignment_value_0(view: memoryview, p
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        topic_partitions.partitions = list(unpack_from(f">{count}i", view, position))
+        topic_partitions.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         topic_partitions.assignment_epochs = []
         tags = view[position]
         if tags > 127:
             tags, position = read_uvarint(view, position)
         position += 1
-        for _ in range(tags):
-            tag, position, tag_end = read_tag(view, position, end)
-            if tag == 0:
-                count = view[position]
-                if count > 127:
-                    count, position = read_uvarint(view, position)
-                position += 1
-                count -= 1
-                if count < 0:
-                    topic_partitions.assignment_epochs = None
+        if tags:
+            for _ in range(tags):
+                tag, position, tag_end = read_tag(view, position, end)
+                if tag == 0:
+                    count = view[position]
+                    if count > 127:
+                        count, position = read_uvarint(view, position)
+                    position += 1
+                    count -= 1
+                    if count < 0:
+                        topic_partitions.assignment_epochs = None
+                    else:
+                        if count * 4 > end - position:
+                            raise DecodeError(f"assignment_epochs: {count} elements, with {end - position} bytes left")
+                        topic_partitions.assignment_epochs = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                        position += count * 4
+                    if position != tag_end:
+                        raise DecodeError("assignment_epochs: its size as a tagged field is wrong")
                 else:
-                    if count * 4 > end - position:
-                        raise DecodeError(f"assignment_epochs: {count} elements, with {end - position} bytes left")
-                    topic_partitions.assignment_epochs = list(unpack_from(f">{count}i", view, position))
-                    position += count * 4
-                if position != tag_end:
-                    raise DecodeError("assignment_epochs: its size as a tagged field is wrong")
-            else:
-                position = tag_end
+                    position = tag_end
         message.assigned_partitions.append(topic_partitions)
     count = view[position]
     if count > 127:
@@ -128,32 +139,33 @@ def _decode_consumer_group_current_member_assignment_value_0(view: memoryview, p
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        topic_partitions.partitions = list(unpack_from(f">{count}i", view, position))
+        topic_partitions.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         topic_partitions.assignment_epochs = []
         tags = view[position]
         if tags > 127:
             tags, position = read_uvarint(view, position)
         position += 1
-        for _ in range(tags):
-            tag, position, tag_end = read_tag(view, position, end)
-            if tag == 0:
-                count = view[position]
-                if count > 127:
-                    count, position = read_uvarint(view, position)
-                position += 1
-                count -= 1
-                if count < 0:
-                    topic_partitions.assignment_epochs = None
+        if tags:
+            for _ in range(tags):
+                tag, position, tag_end = read_tag(view, position, end)
+                if tag == 0:
+                    count = view[position]
+                    if count > 127:
+                        count, position = read_uvarint(view, position)
+                    position += 1
+                    count -= 1
+                    if count < 0:
+                        topic_partitions.assignment_epochs = None
+                    else:
+                        if count * 4 > end - position:
+                            raise DecodeError(f"assignment_epochs: {count} elements, with {end - position} bytes left")
+                        topic_partitions.assignment_epochs = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                        position += count * 4
+                    if position != tag_end:
+                        raise DecodeError("assignment_epochs: its size as a tagged field is wrong")
                 else:
-                    if count * 4 > end - position:
-                        raise DecodeError(f"assignment_epochs: {count} elements, with {end - position} bytes left")
-                    topic_partitions.assignment_epochs = list(unpack_from(f">{count}i", view, position))
-                    position += count * 4
-                if position != tag_end:
-                    raise DecodeError("assignment_epochs: its size as a tagged field is wrong")
-            else:
-                position = tag_end
+                    position = tag_end
         message.partitions_pending_revocation.append(topic_partitions)
     if view[position]:
         position = skip_tags(view, position, end)
@@ -178,7 +190,7 @@ def _encode_consumer_group_current_member_assignment_value_0(message: ConsumerGr
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *topic_partitions.partitions)
+        out += PACK_INT32[count](*topic_partitions.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *topic_partitions.partitions)
         if topic_partitions.assignment_epochs != []:
             out.append(1)
             tagged = bytearray()
@@ -190,7 +202,7 @@ def _encode_consumer_group_current_member_assignment_value_0(message: ConsumerGr
                     tagged.append(count + 1)
                 else:
                     write_uvarint(tagged, count + 1)
-                tagged += pack(f">{count}i", *topic_partitions.assignment_epochs)
+                tagged += PACK_INT32[count](*topic_partitions.assignment_epochs) if count < INT32_COUNT_READY else pack(f">{count}i", *topic_partitions.assignment_epochs)
             write_tagged(out, 0, tagged)
         else:
             out.append(0)
@@ -208,7 +220,7 @@ def _encode_consumer_group_current_member_assignment_value_0(message: ConsumerGr
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *topic_partitions.partitions)
+        out += PACK_INT32[count](*topic_partitions.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *topic_partitions.partitions)
         if topic_partitions.assignment_epochs != []:
             out.append(1)
             tagged = bytearray()
@@ -220,7 +232,7 @@ def _encode_consumer_group_current_member_assignment_value_0(message: ConsumerGr
                     tagged.append(count + 1)
                 else:
                     write_uvarint(tagged, count + 1)
-                tagged += pack(f">{count}i", *topic_partitions.assignment_epochs)
+                tagged += PACK_INT32[count](*topic_partitions.assignment_epochs) if count < INT32_COUNT_READY else pack(f">{count}i", *topic_partitions.assignment_epochs)
             write_tagged(out, 0, tagged)
         else:
             out.append(0)

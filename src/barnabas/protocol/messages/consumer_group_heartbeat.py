@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, EncodeError, Message, Structure, UnsupportedVersionError
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -244,7 +247,7 @@ def _decode_consumer_group_heartbeat_request_0(view: memoryview, position: int) 
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            request_topic_partitions.partitions = list(unpack_from(f">{count}i", view, position))
+            request_topic_partitions.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -340,7 +343,7 @@ def _encode_consumer_group_heartbeat_request_0(message: ConsumerGroupHeartbeatRe
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *request_topic_partitions.partitions)
+            out += PACK_INT32[count](*request_topic_partitions.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *request_topic_partitions.partitions)
             out.append(0)
     out.append(0)
 
@@ -455,7 +458,7 @@ def _decode_consumer_group_heartbeat_request_1(view: memoryview, position: int) 
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            request_topic_partitions.partitions = list(unpack_from(f">{count}i", view, position))
+            request_topic_partitions.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -559,7 +562,7 @@ def _encode_consumer_group_heartbeat_request_1(message: ConsumerGroupHeartbeatRe
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *request_topic_partitions.partitions)
+            out += PACK_INT32[count](*request_topic_partitions.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *request_topic_partitions.partitions)
             out.append(0)
     out.append(0)
 
@@ -616,7 +619,7 @@ def _decode_consumer_group_heartbeat_response_0(view: memoryview, position: int)
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            response_topic_partitions.partitions = list(unpack_from(f">{count}i", view, position))
+            response_topic_partitions.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -677,7 +680,7 @@ def _encode_consumer_group_heartbeat_response_0(message: ConsumerGroupHeartbeatR
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *response_topic_partitions.partitions)
+            out += PACK_INT32[count](*response_topic_partitions.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *response_topic_partitions.partitions)
             out.append(0)
         out.append(0)
     out.append(0)

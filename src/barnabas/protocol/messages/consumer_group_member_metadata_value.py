@@ -181,58 +181,59 @@ def _decode_consumer_group_member_metadata_value_0(view: memoryview, position: i
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            size = view[position]
-            position += 1
-            if size == 0:
-                message.classic_member_metadata = None
-            elif size == 1:
-                classic_member_metadata = new(ClassicMemberMetadata)
-                classic_member_metadata.session_timeout_ms, count = _unpack_iB(view, position)
-                position += 4
-                if count > 127:
-                    count, position = read_uvarint(view, position)
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                size = view[position]
                 position += 1
-                count -= 1
-                if count * 3 > end - position or count < 0:
-                    raise DecodeError(f"supported_protocols: {count} elements, with {end - position} bytes left")
-                classic_member_metadata.supported_protocols = []
-                for _ in range(count):
-                    classic_protocol = new(ClassicProtocol)
-                    size = view[position]
-                    if size > 127:
-                        size, position = read_string_size(view, position)
-                    start = position + 1
-                    position += size
-                    if position > end or size == 0:
-                        raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                    classic_protocol.name = str(view[start:position], "utf-8")
-                    size = view[position]
-                    if size > 127:
-                        size, position = read_uvarint(view, position)
-                    start = position + 1
-                    position += size
-                    if position > end or size == 0:
-                        raise DecodeError(f"metadata: bytes of size field {size}, with {end - start} bytes left")
-                    classic_protocol.metadata = bytes(view[start:position])
+                if size == 0:
+                    message.classic_member_metadata = None
+                elif size == 1:
+                    classic_member_metadata = new(ClassicMemberMetadata)
+                    classic_member_metadata.session_timeout_ms, count = _unpack_iB(view, position)
+                    position += 4
+                    if count > 127:
+                        count, position = read_uvarint(view, position)
+                    position += 1
+                    count -= 1
+                    if count * 3 > end - position or count < 0:
+                        raise DecodeError(f"supported_protocols: {count} elements, with {end - position} bytes left")
+                    classic_member_metadata.supported_protocols = []
+                    for _ in range(count):
+                        classic_protocol = new(ClassicProtocol)
+                        size = view[position]
+                        if size > 127:
+                            size, position = read_string_size(view, position)
+                        start = position + 1
+                        position += size
+                        if position > end or size == 0:
+                            raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
+                        classic_protocol.name = str(view[start:position], "utf-8")
+                        size = view[position]
+                        if size > 127:
+                            size, position = read_uvarint(view, position)
+                        start = position + 1
+                        position += size
+                        if position > end or size == 0:
+                            raise DecodeError(f"metadata: bytes of size field {size}, with {end - start} bytes left")
+                        classic_protocol.metadata = bytes(view[start:position])
+                        if view[position]:
+                            position = skip_tags(view, position, end)
+                        else:
+                            position += 1
+                        classic_member_metadata.supported_protocols.append(classic_protocol)
                     if view[position]:
                         position = skip_tags(view, position, end)
                     else:
                         position += 1
-                    classic_member_metadata.supported_protocols.append(classic_protocol)
-                if view[position]:
-                    position = skip_tags(view, position, end)
+                    message.classic_member_metadata = classic_member_metadata
                 else:
-                    position += 1
-                message.classic_member_metadata = classic_member_metadata
+                    raise DecodeError(f"classic_member_metadata: neither null nor a structure: {size}")
+                if position != tag_end:
+                    raise DecodeError("classic_member_metadata: its size as a tagged field is wrong")
             else:
-                raise DecodeError(f"classic_member_metadata: neither null nor a structure: {size}")
-            if position != tag_end:
-                raise DecodeError("classic_member_metadata: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                position = tag_end
     return message, position
 
 

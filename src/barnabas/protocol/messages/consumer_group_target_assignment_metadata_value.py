@@ -42,15 +42,16 @@ def _decode_consumer_group_target_assignment_metadata_value_0(view: memoryview, 
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            (message.assignment_timestamp,) = _unpack_q(view, position)
-            position += 8
-            if position != tag_end:
-                raise DecodeError("assignment_timestamp: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                (message.assignment_timestamp,) = _unpack_q(view, position)
+                position += 8
+                if position != tag_end:
+                    raise DecodeError("assignment_timestamp: its size as a tagged field is wrong")
+            else:
+                position = tag_end
     return message, position
 
 

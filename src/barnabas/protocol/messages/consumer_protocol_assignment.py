@@ -6,7 +6,7 @@ from __future__ import annotations
 from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, Message, Structure
-from barnabas.protocol.primitives import new
+from barnabas.protocol.primitives import INT32_COUNT_READY, PACK_INT32, UNPACK_INT32, new
 
 
 class TopicPartition(Structure):
@@ -65,7 +65,7 @@ def _decode_consumer_protocol_assignment_0(view: memoryview, position: int) -> t
         position += 4
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        topic_partition.partitions = list(unpack_from(f">{count}i", view, position))
+        topic_partition.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         message.assigned_partitions.append(topic_partition)
     (size,) = _unpack_i(view, position)
@@ -88,7 +88,7 @@ def _encode_consumer_protocol_assignment_0(message: ConsumerProtocolAssignment, 
         out += _pack_h(len(data))
         out += data
         out += _pack_i(len(topic_partition.partitions))
-        out += pack(f">{len(topic_partition.partitions)}i", *topic_partition.partitions)
+        out += PACK_INT32[len(topic_partition.partitions)](*topic_partition.partitions) if len(topic_partition.partitions) < INT32_COUNT_READY else pack(f">{len(topic_partition.partitions)}i", *topic_partition.partitions)
     data = b"" if message.user_data is None else message.user_data
     out += _pack_i(-1 if message.user_data is None else len(data))
     out += data

@@ -6,7 +6,7 @@ from __future__ import annotations
 from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, Message, Structure
-from barnabas.protocol.primitives import new
+from barnabas.protocol.primitives import INT32_COUNT_READY, PACK_INT32, UNPACK_INT32, new
 
 
 class TopicPartition(Structure):
@@ -141,7 +141,7 @@ def _decode_consumer_protocol_subscription_1(view: memoryview, position: int) ->
         position += 4
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        topic_partition.partitions = list(unpack_from(f">{count}i", view, position))
+        topic_partition.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         message.owned_partitions.append(topic_partition)
     return message, position
@@ -162,7 +162,7 @@ def _encode_consumer_protocol_subscription_1(message: ConsumerProtocolSubscripti
         out += _pack_h(len(data))
         out += data
         out += _pack_i(len(topic_partition.partitions))
-        out += pack(f">{len(topic_partition.partitions)}i", *topic_partition.partitions)
+        out += PACK_INT32[len(topic_partition.partitions)](*topic_partition.partitions) if len(topic_partition.partitions) < INT32_COUNT_READY else pack(f">{len(topic_partition.partitions)}i", *topic_partition.partitions)
 
 
 def _decode_consumer_protocol_subscription_2(view: memoryview, position: int) -> tuple[ConsumerProtocolSubscription, int]:
@@ -210,7 +210,7 @@ def _decode_consumer_protocol_subscription_2(view: memoryview, position: int) ->
         position += 4
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        topic_partition.partitions = list(unpack_from(f">{count}i", view, position))
+        topic_partition.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         message.owned_partitions.append(topic_partition)
     (message.generation_id,) = _unpack_i(view, position)
@@ -233,7 +233,7 @@ def _encode_consumer_protocol_subscription_2(message: ConsumerProtocolSubscripti
         out += _pack_h(len(data))
         out += data
         out += _pack_i(len(topic_partition.partitions))
-        out += pack(f">{len(topic_partition.partitions)}i", *topic_partition.partitions)
+        out += PACK_INT32[len(topic_partition.partitions)](*topic_partition.partitions) if len(topic_partition.partitions) < INT32_COUNT_READY else pack(f">{len(topic_partition.partitions)}i", *topic_partition.partitions)
     out += _pack_i(message.generation_id)
 
 
@@ -281,7 +281,7 @@ def _decode_consumer_protocol_subscription_3(view: memoryview, position: int) ->
         position += 4
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        topic_partition.partitions = list(unpack_from(f">{count}i", view, position))
+        topic_partition.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         message.owned_partitions.append(topic_partition)
     message.generation_id, size = _unpack_ih(view, position)
@@ -312,7 +312,7 @@ def _encode_consumer_protocol_subscription_3(message: ConsumerProtocolSubscripti
         out += _pack_h(len(data))
         out += data
         out += _pack_i(len(topic_partition.partitions))
-        out += pack(f">{len(topic_partition.partitions)}i", *topic_partition.partitions)
+        out += PACK_INT32[len(topic_partition.partitions)](*topic_partition.partitions) if len(topic_partition.partitions) < INT32_COUNT_READY else pack(f">{len(topic_partition.partitions)}i", *topic_partition.partitions)
     data = b"" if message.rack_id is None else message.rack_id.encode()
     out += _pack_ih(message.generation_id, -1 if message.rack_id is None else len(data))
     out += data

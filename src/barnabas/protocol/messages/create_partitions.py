@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, Message, Structure
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -142,7 +145,7 @@ def _decode_create_partitions_request_0(view: memoryview, position: int) -> tupl
                 position += 4
                 if count * 4 > end - position or count < 0:
                     raise DecodeError(f"broker_ids: {count} elements, with {end - position} bytes left")
-                create_partitions_assignment.broker_ids = list(unpack_from(f">{count}i", view, position))
+                create_partitions_assignment.broker_ids = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
                 create_partitions_topic.assignments.append(create_partitions_assignment)
         message.topics.append(create_partitions_topic)
@@ -161,7 +164,7 @@ def _encode_create_partitions_request_0(message: CreatePartitionsRequest, out: b
         if create_partitions_topic.assignments:
             for create_partitions_assignment in create_partitions_topic.assignments:
                 out += _pack_i(len(create_partitions_assignment.broker_ids))
-                out += pack(f">{len(create_partitions_assignment.broker_ids)}i", *create_partitions_assignment.broker_ids)
+                out += PACK_INT32[len(create_partitions_assignment.broker_ids)](*create_partitions_assignment.broker_ids) if len(create_partitions_assignment.broker_ids) < INT32_COUNT_READY else pack(f">{len(create_partitions_assignment.broker_ids)}i", *create_partitions_assignment.broker_ids)
     out += _pack_io(message.timeout_ms, message.validate_only)
 
 
@@ -207,7 +210,7 @@ def _decode_create_partitions_request_2(view: memoryview, position: int) -> tupl
                 count -= 1
                 if count * 4 > end - position or count < 0:
                     raise DecodeError(f"broker_ids: {count} elements, with {end - position} bytes left")
-                create_partitions_assignment.broker_ids = list(unpack_from(f">{count}i", view, position))
+                create_partitions_assignment.broker_ids = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
                 if view[position]:
                     position = skip_tags(view, position, end)
@@ -255,7 +258,7 @@ def _encode_create_partitions_request_2(message: CreatePartitionsRequest, out: b
                     out.append(count + 1)
                 else:
                     write_uvarint(out, count + 1)
-                out += pack(f">{count}i", *create_partitions_assignment.broker_ids)
+                out += PACK_INT32[count](*create_partitions_assignment.broker_ids) if count < INT32_COUNT_READY else pack(f">{count}i", *create_partitions_assignment.broker_ids)
                 out.append(0)
         out.append(0)
     out += _pack_iox(message.timeout_ms, message.validate_only)

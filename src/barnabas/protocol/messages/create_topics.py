@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, EncodeError, Message, Structure
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_tag,
@@ -207,7 +210,7 @@ def _decode_create_topics_request_2(view: memoryview, position: int) -> tuple[Cr
             position += 8
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"broker_ids: {count} elements, with {end - position} bytes left")
-            creatable_replica_assignment.broker_ids = list(unpack_from(f">{count}i", view, position))
+            creatable_replica_assignment.broker_ids = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             creatable_topic.assignments.append(creatable_replica_assignment)
         (count,) = _unpack_i(view, position)
@@ -250,7 +253,7 @@ def _encode_create_topics_request_2(message: CreateTopicsRequest, out: bytearray
         out += _pack_ihi(creatable_topic.num_partitions, creatable_topic.replication_factor, len(creatable_topic.assignments))
         for creatable_replica_assignment in creatable_topic.assignments:
             out += _pack_ii(creatable_replica_assignment.partition_index, len(creatable_replica_assignment.broker_ids))
-            out += pack(f">{len(creatable_replica_assignment.broker_ids)}i", *creatable_replica_assignment.broker_ids)
+            out += PACK_INT32[len(creatable_replica_assignment.broker_ids)](*creatable_replica_assignment.broker_ids) if len(creatable_replica_assignment.broker_ids) < INT32_COUNT_READY else pack(f">{len(creatable_replica_assignment.broker_ids)}i", *creatable_replica_assignment.broker_ids)
         out += _pack_i(len(creatable_topic.configs))
         for creatable_topic_config in creatable_topic.configs:
             data = creatable_topic_config.name.encode()
@@ -302,7 +305,7 @@ def _decode_create_topics_request_5(view: memoryview, position: int) -> tuple[Cr
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"broker_ids: {count} elements, with {end - position} bytes left")
-            creatable_replica_assignment.broker_ids = list(unpack_from(f">{count}i", view, position))
+            creatable_replica_assignment.broker_ids = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -383,7 +386,7 @@ def _encode_create_topics_request_5(message: CreateTopicsRequest, out: bytearray
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *creatable_replica_assignment.broker_ids)
+            out += PACK_INT32[count](*creatable_replica_assignment.broker_ids) if count < INT32_COUNT_READY else pack(f">{count}i", *creatable_replica_assignment.broker_ids)
             out.append(0)
         count = len(creatable_topic.configs)
         if count < 127:
@@ -540,15 +543,16 @@ def _decode_create_topics_response_5(view: memoryview, position: int) -> tuple[C
         if tags > 127:
             tags, position = read_uvarint(view, position)
         position += 1
-        for _ in range(tags):
-            tag, position, tag_end = read_tag(view, position, end)
-            if tag == 0:
-                (creatable_topic_result.topic_config_error_code,) = _unpack_h(view, position)
-                position += 2
-                if position != tag_end:
-                    raise DecodeError("topic_config_error_code: its size as a tagged field is wrong")
-            else:
-                position = tag_end
+        if tags:
+            for _ in range(tags):
+                tag, position, tag_end = read_tag(view, position, end)
+                if tag == 0:
+                    (creatable_topic_result.topic_config_error_code,) = _unpack_h(view, position)
+                    position += 2
+                    if position != tag_end:
+                        raise DecodeError("topic_config_error_code: its size as a tagged field is wrong")
+                else:
+                    position = tag_end
         message.topics.append(creatable_topic_result)
     if view[position]:
         position = skip_tags(view, position, end)
@@ -700,15 +704,16 @@ def _decode_create_topics_response_7(view: memoryview, position: int) -> tuple[C
         if tags > 127:
             tags, position = read_uvarint(view, position)
         position += 1
-        for _ in range(tags):
-            tag, position, tag_end = read_tag(view, position, end)
-            if tag == 0:
-                (creatable_topic_result.topic_config_error_code,) = _unpack_h(view, position)
-                position += 2
-                if position != tag_end:
-                    raise DecodeError("topic_config_error_code: its size as a tagged field is wrong")
-            else:
-                position = tag_end
+        if tags:
+            for _ in range(tags):
+                tag, position, tag_end = read_tag(view, position, end)
+                if tag == 0:
+                    (creatable_topic_result.topic_config_error_code,) = _unpack_h(view, position)
+                    position += 2
+                    if position != tag_end:
+                        raise DecodeError("topic_config_error_code: its size as a tagged field is wrong")
+                else:
+                    position = tag_end
         message.topics.append(creatable_topic_result)
     if view[position]:
         position = skip_tags(view, position, end)

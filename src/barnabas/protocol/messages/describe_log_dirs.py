@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, Message, Structure
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -162,7 +165,7 @@ def _decode_describe_log_dirs_request_1(view: memoryview, position: int) -> tupl
             position += 4
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            describable_log_dir_topic.partitions = list(unpack_from(f">{count}i", view, position))
+            describable_log_dir_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             message.topics.append(describable_log_dir_topic)
     return message, position
@@ -176,7 +179,7 @@ def _encode_describe_log_dirs_request_1(message: DescribeLogDirsRequest, out: by
             out += _pack_h(len(data))
             out += data
             out += _pack_i(len(describable_log_dir_topic.partitions))
-            out += pack(f">{len(describable_log_dir_topic.partitions)}i", *describable_log_dir_topic.partitions)
+            out += PACK_INT32[len(describable_log_dir_topic.partitions)](*describable_log_dir_topic.partitions) if len(describable_log_dir_topic.partitions) < INT32_COUNT_READY else pack(f">{len(describable_log_dir_topic.partitions)}i", *describable_log_dir_topic.partitions)
 
 
 def _decode_describe_log_dirs_request_2(view: memoryview, position: int) -> tuple[DescribeLogDirsRequest, int]:
@@ -210,7 +213,7 @@ def _decode_describe_log_dirs_request_2(view: memoryview, position: int) -> tupl
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            describable_log_dir_topic.partitions = list(unpack_from(f">{count}i", view, position))
+            describable_log_dir_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -246,7 +249,7 @@ def _encode_describe_log_dirs_request_2(message: DescribeLogDirsRequest, out: by
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *describable_log_dir_topic.partitions)
+            out += PACK_INT32[count](*describable_log_dir_topic.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *describable_log_dir_topic.partitions)
             out.append(0)
     out.append(0)
 

@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, Message, Structure
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -157,7 +160,7 @@ def _decode_describe_producers_request_0(view: memoryview, position: int) -> tup
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partition_indexes: {count} elements, with {end - position} bytes left")
-        topic_request.partition_indexes = list(unpack_from(f">{count}i", view, position))
+        topic_request.partition_indexes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         if view[position]:
             position = skip_tags(view, position, end)
@@ -190,7 +193,7 @@ def _encode_describe_producers_request_0(message: DescribeProducersRequest, out:
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *topic_request.partition_indexes)
+        out += PACK_INT32[count](*topic_request.partition_indexes) if count < INT32_COUNT_READY else pack(f">{count}i", *topic_request.partition_indexes)
         out.append(0)
     out.append(0)
 

@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, EncodeError, Message, Structure
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -191,7 +194,7 @@ def _decode_describe_share_group_offsets_request_0(view: memoryview, position: i
                 count -= 1
                 if count * 4 > end - position or count < 0:
                     raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-                describe_share_group_offsets_request_topic.partitions = list(unpack_from(f">{count}i", view, position))
+                describe_share_group_offsets_request_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
                 if view[position]:
                     position = skip_tags(view, position, end)
@@ -245,7 +248,7 @@ def _encode_describe_share_group_offsets_request_0(message: DescribeShareGroupOf
                     out.append(count + 1)
                 else:
                     write_uvarint(out, count + 1)
-                out += pack(f">{count}i", *describe_share_group_offsets_request_topic.partitions)
+                out += PACK_INT32[count](*describe_share_group_offsets_request_topic.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *describe_share_group_offsets_request_topic.partitions)
                 out.append(0)
         out.append(0)
     out.append(0)

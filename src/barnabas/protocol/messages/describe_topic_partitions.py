@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, EncodeError, Message, Structure
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -295,7 +298,7 @@ def _decode_describe_topic_partitions_response_0(view: memoryview, position: int
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"replica_nodes: {count} elements, with {end - position} bytes left")
-            describe_topic_partitions_response_partition.replica_nodes = list(unpack_from(f">{count}i", view, position))
+            describe_topic_partitions_response_partition.replica_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             count = view[position]
             if count > 127:
@@ -304,7 +307,7 @@ def _decode_describe_topic_partitions_response_0(view: memoryview, position: int
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"isr_nodes: {count} elements, with {end - position} bytes left")
-            describe_topic_partitions_response_partition.isr_nodes = list(unpack_from(f">{count}i", view, position))
+            describe_topic_partitions_response_partition.isr_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             count = view[position]
             if count > 127:
@@ -316,7 +319,7 @@ def _decode_describe_topic_partitions_response_0(view: memoryview, position: int
             else:
                 if count * 4 > end - position:
                     raise DecodeError(f"eligible_leader_replicas: {count} elements, with {end - position} bytes left")
-                describe_topic_partitions_response_partition.eligible_leader_replicas = list(unpack_from(f">{count}i", view, position))
+                describe_topic_partitions_response_partition.eligible_leader_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
             count = view[position]
             if count > 127:
@@ -328,7 +331,7 @@ def _decode_describe_topic_partitions_response_0(view: memoryview, position: int
             else:
                 if count * 4 > end - position:
                     raise DecodeError(f"last_known_elr: {count} elements, with {end - position} bytes left")
-                describe_topic_partitions_response_partition.last_known_elr = list(unpack_from(f">{count}i", view, position))
+                describe_topic_partitions_response_partition.last_known_elr = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
             count = view[position]
             if count > 127:
@@ -337,7 +340,7 @@ def _decode_describe_topic_partitions_response_0(view: memoryview, position: int
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"offline_replicas: {count} elements, with {end - position} bytes left")
-            describe_topic_partitions_response_partition.offline_replicas = list(unpack_from(f">{count}i", view, position))
+            describe_topic_partitions_response_partition.offline_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -409,13 +412,13 @@ def _encode_describe_topic_partitions_response_0(message: DescribeTopicPartition
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *describe_topic_partitions_response_partition.replica_nodes)
+            out += PACK_INT32[count](*describe_topic_partitions_response_partition.replica_nodes) if count < INT32_COUNT_READY else pack(f">{count}i", *describe_topic_partitions_response_partition.replica_nodes)
             count = len(describe_topic_partitions_response_partition.isr_nodes)
             if count < 127:
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *describe_topic_partitions_response_partition.isr_nodes)
+            out += PACK_INT32[count](*describe_topic_partitions_response_partition.isr_nodes) if count < INT32_COUNT_READY else pack(f">{count}i", *describe_topic_partitions_response_partition.isr_nodes)
             if describe_topic_partitions_response_partition.eligible_leader_replicas is None:
                 out.append(0)
             else:
@@ -424,7 +427,7 @@ def _encode_describe_topic_partitions_response_0(message: DescribeTopicPartition
                     out.append(count + 1)
                 else:
                     write_uvarint(out, count + 1)
-                out += pack(f">{count}i", *describe_topic_partitions_response_partition.eligible_leader_replicas)
+                out += PACK_INT32[count](*describe_topic_partitions_response_partition.eligible_leader_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *describe_topic_partitions_response_partition.eligible_leader_replicas)
             if describe_topic_partitions_response_partition.last_known_elr is None:
                 out.append(0)
             else:
@@ -433,13 +436,13 @@ def _encode_describe_topic_partitions_response_0(message: DescribeTopicPartition
                     out.append(count + 1)
                 else:
                     write_uvarint(out, count + 1)
-                out += pack(f">{count}i", *describe_topic_partitions_response_partition.last_known_elr)
+                out += PACK_INT32[count](*describe_topic_partitions_response_partition.last_known_elr) if count < INT32_COUNT_READY else pack(f">{count}i", *describe_topic_partitions_response_partition.last_known_elr)
             count = len(describe_topic_partitions_response_partition.offline_replicas)
             if count < 127:
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *describe_topic_partitions_response_partition.offline_replicas)
+            out += PACK_INT32[count](*describe_topic_partitions_response_partition.offline_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *describe_topic_partitions_response_partition.offline_replicas)
             out.append(0)
         out += _pack_ix(describe_topic_partitions_response_topic.topic_authorized_operations)
     if message.next_cursor is None:

@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, Message, Structure
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -206,7 +209,7 @@ def _decode_describe_transactions_response_0(view: memoryview, position: int) ->
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            topic_data.partitions = list(unpack_from(f">{count}i", view, position))
+            topic_data.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -267,7 +270,7 @@ def _encode_describe_transactions_response_0(message: DescribeTransactionsRespon
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *topic_data.partitions)
+            out += PACK_INT32[count](*topic_data.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *topic_data.partitions)
             out.append(0)
         out.append(0)
     out.append(0)

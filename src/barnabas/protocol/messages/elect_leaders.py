@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, Message, Structure, UnsupportedVersionError
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -142,7 +145,7 @@ def _decode_elect_leaders_request_0(view: memoryview, position: int) -> tuple[El
             position += 4
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            topic_partitions.partitions = list(unpack_from(f">{count}i", view, position))
+            topic_partitions.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             message.topic_partitions.append(topic_partitions)
     (message.timeout_ms,) = _unpack_i(view, position)
@@ -160,7 +163,7 @@ def _encode_elect_leaders_request_0(message: ElectLeadersRequest, out: bytearray
             out += _pack_h(len(data))
             out += data
             out += _pack_i(len(topic_partitions.partitions))
-            out += pack(f">{len(topic_partitions.partitions)}i", *topic_partitions.partitions)
+            out += PACK_INT32[len(topic_partitions.partitions)](*topic_partitions.partitions) if len(topic_partitions.partitions) < INT32_COUNT_READY else pack(f">{len(topic_partitions.partitions)}i", *topic_partitions.partitions)
     out += _pack_i(message.timeout_ms)
 
 
@@ -188,7 +191,7 @@ def _decode_elect_leaders_request_1(view: memoryview, position: int) -> tuple[El
             position += 4
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            topic_partitions.partitions = list(unpack_from(f">{count}i", view, position))
+            topic_partitions.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             message.topic_partitions.append(topic_partitions)
     (message.timeout_ms,) = _unpack_i(view, position)
@@ -204,7 +207,7 @@ def _encode_elect_leaders_request_1(message: ElectLeadersRequest, out: bytearray
             out += _pack_h(len(data))
             out += data
             out += _pack_i(len(topic_partitions.partitions))
-            out += pack(f">{len(topic_partitions.partitions)}i", *topic_partitions.partitions)
+            out += PACK_INT32[len(topic_partitions.partitions)](*topic_partitions.partitions) if len(topic_partitions.partitions) < INT32_COUNT_READY else pack(f">{len(topic_partitions.partitions)}i", *topic_partitions.partitions)
     out += _pack_i(message.timeout_ms)
 
 
@@ -240,7 +243,7 @@ def _decode_elect_leaders_request_2(view: memoryview, position: int) -> tuple[El
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            topic_partitions.partitions = list(unpack_from(f">{count}i", view, position))
+            topic_partitions.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -277,7 +280,7 @@ def _encode_elect_leaders_request_2(message: ElectLeadersRequest, out: bytearray
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *topic_partitions.partitions)
+            out += PACK_INT32[count](*topic_partitions.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *topic_partitions.partitions)
             out.append(0)
     out += _pack_ix(message.timeout_ms)
 

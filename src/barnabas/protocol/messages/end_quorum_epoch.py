@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, EncodeError, Message, Structure, UnsupportedVersionError
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_tag,
@@ -226,7 +229,7 @@ def _decode_end_quorum_epoch_request_0(view: memoryview, position: int) -> tuple
             position += 16
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"preferred_successors: {count} elements, with {end - position} bytes left")
-            request_partition_data.preferred_successors = list(unpack_from(f">{count}i", view, position))
+            request_partition_data.preferred_successors = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             request_topic_data.partitions.append(request_partition_data)
         message.topics.append(request_topic_data)
@@ -245,7 +248,7 @@ def _encode_end_quorum_epoch_request_0(message: EndQuorumEpochRequest, out: byte
         out += _pack_i(len(request_topic_data.partitions))
         for request_partition_data in request_topic_data.partitions:
             out += _pack_iiii(request_partition_data.partition_index, request_partition_data.leader_id, request_partition_data.leader_epoch, len(request_partition_data.preferred_successors))
-            out += pack(f">{len(request_partition_data.preferred_successors)}i", *request_partition_data.preferred_successors)
+            out += PACK_INT32[len(request_partition_data.preferred_successors)](*request_partition_data.preferred_successors) if len(request_partition_data.preferred_successors) < INT32_COUNT_READY else pack(f">{len(request_partition_data.preferred_successors)}i", *request_partition_data.preferred_successors)
 
 
 def _decode_end_quorum_epoch_request_1(view: memoryview, position: int) -> tuple[EndQuorumEpochRequest, int]:
@@ -514,37 +517,38 @@ def _decode_end_quorum_epoch_response_1(view: memoryview, position: int) -> tupl
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count * 8 > end - position or count < 0:
-                raise DecodeError(f"node_endpoints: {count} elements, with {end - position} bytes left")
-            message.node_endpoints = []
-            for _ in range(count):
-                node_endpoint = new(NodeEndpoint)
-                node_endpoint.node_id, size = _unpack_iB(view, position)
-                position += 4
-                if size > 127:
-                    size, position = read_string_size(view, position)
-                start = position + 1
-                position += size
-                if position > end or size == 0:
-                    raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-                node_endpoint.host = str(view[start:position], "utf-8")
-                node_endpoint.port, tags = _unpack_HB(view, position)
-                position += 3
-                if tags:
-                    position = skip_tags(view, position - 1, end)
-                message.node_endpoints.append(node_endpoint)
-            if position != tag_end:
-                raise DecodeError("node_endpoints: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count * 8 > end - position or count < 0:
+                    raise DecodeError(f"node_endpoints: {count} elements, with {end - position} bytes left")
+                message.node_endpoints = []
+                for _ in range(count):
+                    node_endpoint = new(NodeEndpoint)
+                    node_endpoint.node_id, size = _unpack_iB(view, position)
+                    position += 4
+                    if size > 127:
+                        size, position = read_string_size(view, position)
+                    start = position + 1
+                    position += size
+                    if position > end or size == 0:
+                        raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
+                    node_endpoint.host = str(view[start:position], "utf-8")
+                    node_endpoint.port, tags = _unpack_HB(view, position)
+                    position += 3
+                    if tags:
+                        position = skip_tags(view, position - 1, end)
+                    message.node_endpoints.append(node_endpoint)
+                if position != tag_end:
+                    raise DecodeError("node_endpoints: its size as a tagged field is wrong")
+            else:
+                position = tag_end
     return message, position
 
 

@@ -119,7 +119,6 @@ def _encode_end_txn_request_3(message: EndTxnRequest, out: bytearray) -> None:
 
 
 def _decode_end_txn_response_0(view: memoryview, position: int) -> tuple[EndTxnResponse, int]:
-    end = len(view)
     message = new(EndTxnResponse)
     message.producer_id = -1
     message.producer_epoch = -1

@@ -28,7 +28,6 @@ _pack_i = Struct(">i").pack
 
 
 def _decode_end_txn_marker_0(view: memoryview, position: int) -> tuple[EndTxnMarker, int]:
-    end = len(view)
     message = new(EndTxnMarker)
     (message.coordinator_epoch,) = _unpack_i(view, position)
     position += 4

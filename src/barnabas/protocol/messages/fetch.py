@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, EncodeError, Message, Structure, UnsupportedVersionError
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     Records,
     new,
     read_string_size,
@@ -530,7 +533,7 @@ def _decode_fetch_request_7(view: memoryview, position: int) -> tuple[FetchReque
         position += 4
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        forgotten_topic.partitions = list(unpack_from(f">{count}i", view, position))
+        forgotten_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         message.forgotten_topics_data.append(forgotten_topic)
     return message, position
@@ -555,7 +558,7 @@ def _encode_fetch_request_7(message: FetchRequest, out: bytearray) -> None:
         out += _pack_h(len(data))
         out += data
         out += _pack_i(len(forgotten_topic.partitions))
-        out += pack(f">{len(forgotten_topic.partitions)}i", *forgotten_topic.partitions)
+        out += PACK_INT32[len(forgotten_topic.partitions)](*forgotten_topic.partitions) if len(forgotten_topic.partitions) < INT32_COUNT_READY else pack(f">{len(forgotten_topic.partitions)}i", *forgotten_topic.partitions)
 
 
 def _decode_fetch_request_9(view: memoryview, position: int) -> tuple[FetchRequest, int]:
@@ -612,7 +615,7 @@ def _decode_fetch_request_9(view: memoryview, position: int) -> tuple[FetchReque
         position += 4
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        forgotten_topic.partitions = list(unpack_from(f">{count}i", view, position))
+        forgotten_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         message.forgotten_topics_data.append(forgotten_topic)
     return message, position
@@ -637,7 +640,7 @@ def _encode_fetch_request_9(message: FetchRequest, out: bytearray) -> None:
         out += _pack_h(len(data))
         out += data
         out += _pack_i(len(forgotten_topic.partitions))
-        out += pack(f">{len(forgotten_topic.partitions)}i", *forgotten_topic.partitions)
+        out += PACK_INT32[len(forgotten_topic.partitions)](*forgotten_topic.partitions) if len(forgotten_topic.partitions) < INT32_COUNT_READY else pack(f">{len(forgotten_topic.partitions)}i", *forgotten_topic.partitions)
 
 
 def _decode_fetch_request_11(view: memoryview, position: int) -> tuple[FetchRequest, int]:
@@ -693,7 +696,7 @@ def _decode_fetch_request_11(view: memoryview, position: int) -> tuple[FetchRequ
         position += 4
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        forgotten_topic.partitions = list(unpack_from(f">{count}i", view, position))
+        forgotten_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         message.forgotten_topics_data.append(forgotten_topic)
     (size,) = _unpack_h(view, position)
@@ -725,7 +728,7 @@ def _encode_fetch_request_11(message: FetchRequest, out: bytearray) -> None:
         out += _pack_h(len(data))
         out += data
         out += _pack_i(len(forgotten_topic.partitions))
-        out += pack(f">{len(forgotten_topic.partitions)}i", *forgotten_topic.partitions)
+        out += PACK_INT32[len(forgotten_topic.partitions)](*forgotten_topic.partitions) if len(forgotten_topic.partitions) < INT32_COUNT_READY else pack(f">{len(forgotten_topic.partitions)}i", *forgotten_topic.partitions)
     data = message.rack_id.encode()
     out += _pack_h(len(data))
     out += data
@@ -803,7 +806,7 @@ def _decode_fetch_request_12(view: memoryview, position: int) -> tuple[FetchRequ
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        forgotten_topic.partitions = list(unpack_from(f">{count}i", view, position))
+        forgotten_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         if view[position]:
             position = skip_tags(view, position, end)
@@ -823,25 +826,26 @@ def _decode_fetch_request_12(view: memoryview, position: int) -> tuple[FetchRequ
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            size = view[position]
-            if size > 127:
-                size, position = read_string_size(view, position)
-            if size == 0:
-                message.cluster_id = None
-                position += 1
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                size = view[position]
+                if size > 127:
+                    size, position = read_string_size(view, position)
+                if size == 0:
+                    message.cluster_id = None
+                    position += 1
+                else:
+                    start = position + 1
+                    position += size
+                    if position > end:
+                        raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
+                    message.cluster_id = str(view[start:position], "utf-8")
+                if position != tag_end:
+                    raise DecodeError("cluster_id: its size as a tagged field is wrong")
             else:
-                start = position + 1
-                position += size
-                if position > end:
-                    raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-                message.cluster_id = str(view[start:position], "utf-8")
-            if position != tag_end:
-                raise DecodeError("cluster_id: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                position = tag_end
     return message, position
 
 
@@ -888,7 +892,7 @@ def _encode_fetch_request_12(message: FetchRequest, out: bytearray) -> None:
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *forgotten_topic.partitions)
+        out += PACK_INT32[count](*forgotten_topic.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *forgotten_topic.partitions)
         out.append(0)
     data = message.rack_id.encode()
     size = len(data)
@@ -970,7 +974,7 @@ def _decode_fetch_request_13(view: memoryview, position: int) -> tuple[FetchRequ
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        forgotten_topic.partitions = list(unpack_from(f">{count}i", view, position))
+        forgotten_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         if view[position]:
             position = skip_tags(view, position, end)
@@ -990,25 +994,26 @@ def _decode_fetch_request_13(view: memoryview, position: int) -> tuple[FetchRequ
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            size = view[position]
-            if size > 127:
-                size, position = read_string_size(view, position)
-            if size == 0:
-                message.cluster_id = None
-                position += 1
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                size = view[position]
+                if size > 127:
+                    size, position = read_string_size(view, position)
+                if size == 0:
+                    message.cluster_id = None
+                    position += 1
+                else:
+                    start = position + 1
+                    position += size
+                    if position > end:
+                        raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
+                    message.cluster_id = str(view[start:position], "utf-8")
+                if position != tag_end:
+                    raise DecodeError("cluster_id: its size as a tagged field is wrong")
             else:
-                start = position + 1
-                position += size
-                if position > end:
-                    raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-                message.cluster_id = str(view[start:position], "utf-8")
-            if position != tag_end:
-                raise DecodeError("cluster_id: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                position = tag_end
     return message, position
 
 
@@ -1047,7 +1052,7 @@ def _encode_fetch_request_13(message: FetchRequest, out: bytearray) -> None:
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *forgotten_topic.partitions)
+        out += PACK_INT32[count](*forgotten_topic.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *forgotten_topic.partitions)
         out.append(0)
     data = message.rack_id.encode()
     size = len(data)
@@ -1129,7 +1134,7 @@ def _decode_fetch_request_15(view: memoryview, position: int) -> tuple[FetchRequ
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        forgotten_topic.partitions = list(unpack_from(f">{count}i", view, position))
+        forgotten_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         if view[position]:
             position = skip_tags(view, position, end)
@@ -1150,34 +1155,35 @@ def _decode_fetch_request_15(view: memoryview, position: int) -> tuple[FetchRequ
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            size = view[position]
-            if size > 127:
-                size, position = read_string_size(view, position)
-            if size == 0:
-                message.cluster_id = None
-                position += 1
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                size = view[position]
+                if size > 127:
+                    size, position = read_string_size(view, position)
+                if size == 0:
+                    message.cluster_id = None
+                    position += 1
+                else:
+                    start = position + 1
+                    position += size
+                    if position > end:
+                        raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
+                    message.cluster_id = str(view[start:position], "utf-8")
+                if position != tag_end:
+                    raise DecodeError("cluster_id: its size as a tagged field is wrong")
+            elif tag == 1:
+                replica_state = new(ReplicaState)
+                replica_state.replica_id, replica_state.replica_epoch, tags = _unpack_iqB(view, position)
+                position += 13
+                if tags:
+                    position = skip_tags(view, position - 1, end)
+                message.replica_state = replica_state
+                if position != tag_end:
+                    raise DecodeError("replica_state: its size as a tagged field is wrong")
             else:
-                start = position + 1
-                position += size
-                if position > end:
-                    raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-                message.cluster_id = str(view[start:position], "utf-8")
-            if position != tag_end:
-                raise DecodeError("cluster_id: its size as a tagged field is wrong")
-        elif tag == 1:
-            replica_state = new(ReplicaState)
-            replica_state.replica_id, replica_state.replica_epoch, tags = _unpack_iqB(view, position)
-            position += 13
-            if tags:
-                position = skip_tags(view, position - 1, end)
-            message.replica_state = replica_state
-            if position != tag_end:
-                raise DecodeError("replica_state: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                position = tag_end
     return message, position
 
 
@@ -1216,7 +1222,7 @@ def _encode_fetch_request_15(message: FetchRequest, out: bytearray) -> None:
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *forgotten_topic.partitions)
+        out += PACK_INT32[count](*forgotten_topic.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *forgotten_topic.partitions)
         out.append(0)
     data = message.rack_id.encode()
     size = len(data)
@@ -1280,15 +1286,16 @@ def _decode_fetch_request_17(view: memoryview, position: int) -> tuple[FetchRequ
             if tags > 127:
                 tags, position = read_uvarint(view, position)
             position += 1
-            for _ in range(tags):
-                tag, position, tag_end = read_tag(view, position, end)
-                if tag == 0:
-                    (fetch_partition.replica_directory_id,) = _unpack_16s(view, position)
-                    position += 16
-                    if position != tag_end:
-                        raise DecodeError("replica_directory_id: its size as a tagged field is wrong")
-                else:
-                    position = tag_end
+            if tags:
+                for _ in range(tags):
+                    tag, position, tag_end = read_tag(view, position, end)
+                    if tag == 0:
+                        (fetch_partition.replica_directory_id,) = _unpack_16s(view, position)
+                        position += 16
+                        if position != tag_end:
+                            raise DecodeError("replica_directory_id: its size as a tagged field is wrong")
+                    else:
+                        position = tag_end
             fetch_topic.partitions.append(fetch_partition)
         if view[position]:
             position = skip_tags(view, position, end)
@@ -1314,7 +1321,7 @@ def _decode_fetch_request_17(view: memoryview, position: int) -> tuple[FetchRequ
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        forgotten_topic.partitions = list(unpack_from(f">{count}i", view, position))
+        forgotten_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         if view[position]:
             position = skip_tags(view, position, end)
@@ -1335,34 +1342,35 @@ def _decode_fetch_request_17(view: memoryview, position: int) -> tuple[FetchRequ
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            size = view[position]
-            if size > 127:
-                size, position = read_string_size(view, position)
-            if size == 0:
-                message.cluster_id = None
-                position += 1
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                size = view[position]
+                if size > 127:
+                    size, position = read_string_size(view, position)
+                if size == 0:
+                    message.cluster_id = None
+                    position += 1
+                else:
+                    start = position + 1
+                    position += size
+                    if position > end:
+                        raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
+                    message.cluster_id = str(view[start:position], "utf-8")
+                if position != tag_end:
+                    raise DecodeError("cluster_id: its size as a tagged field is wrong")
+            elif tag == 1:
+                replica_state = new(ReplicaState)
+                replica_state.replica_id, replica_state.replica_epoch, tags = _unpack_iqB(view, position)
+                position += 13
+                if tags:
+                    position = skip_tags(view, position - 1, end)
+                message.replica_state = replica_state
+                if position != tag_end:
+                    raise DecodeError("replica_state: its size as a tagged field is wrong")
             else:
-                start = position + 1
-                position += size
-                if position > end:
-                    raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-                message.cluster_id = str(view[start:position], "utf-8")
-            if position != tag_end:
-                raise DecodeError("cluster_id: its size as a tagged field is wrong")
-        elif tag == 1:
-            replica_state = new(ReplicaState)
-            replica_state.replica_id, replica_state.replica_epoch, tags = _unpack_iqB(view, position)
-            position += 13
-            if tags:
-                position = skip_tags(view, position - 1, end)
-            message.replica_state = replica_state
-            if position != tag_end:
-                raise DecodeError("replica_state: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                position = tag_end
     return message, position
 
 
@@ -1410,7 +1418,7 @@ def _encode_fetch_request_17(message: FetchRequest, out: bytearray) -> None:
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *forgotten_topic.partitions)
+        out += PACK_INT32[count](*forgotten_topic.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *forgotten_topic.partitions)
         out.append(0)
     data = message.rack_id.encode()
     size = len(data)
@@ -1474,20 +1482,21 @@ def _decode_fetch_request_18(view: memoryview, position: int) -> tuple[FetchRequ
             if tags > 127:
                 tags, position = read_uvarint(view, position)
             position += 1
-            for _ in range(tags):
-                tag, position, tag_end = read_tag(view, position, end)
-                if tag == 0:
-                    (fetch_partition.replica_directory_id,) = _unpack_16s(view, position)
-                    position += 16
-                    if position != tag_end:
-                        raise DecodeError("replica_directory_id: its size as a tagged field is wrong")
-                elif tag == 1:
-                    (fetch_partition.high_watermark,) = _unpack_q(view, position)
-                    position += 8
-                    if position != tag_end:
-                        raise DecodeError("high_watermark: its size as a tagged field is wrong")
-                else:
-                    position = tag_end
+            if tags:
+                for _ in range(tags):
+                    tag, position, tag_end = read_tag(view, position, end)
+                    if tag == 0:
+                        (fetch_partition.replica_directory_id,) = _unpack_16s(view, position)
+                        position += 16
+                        if position != tag_end:
+                            raise DecodeError("replica_directory_id: its size as a tagged field is wrong")
+                    elif tag == 1:
+                        (fetch_partition.high_watermark,) = _unpack_q(view, position)
+                        position += 8
+                        if position != tag_end:
+                            raise DecodeError("high_watermark: its size as a tagged field is wrong")
+                    else:
+                        position = tag_end
             fetch_topic.partitions.append(fetch_partition)
         if view[position]:
             position = skip_tags(view, position, end)
@@ -1513,7 +1522,7 @@ def _decode_fetch_request_18(view: memoryview, position: int) -> tuple[FetchRequ
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        forgotten_topic.partitions = list(unpack_from(f">{count}i", view, position))
+        forgotten_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         if view[position]:
             position = skip_tags(view, position, end)
@@ -1534,34 +1543,35 @@ def _decode_fetch_request_18(view: memoryview, position: int) -> tuple[FetchRequ
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            size = view[position]
-            if size > 127:
-                size, position = read_string_size(view, position)
-            if size == 0:
-                message.cluster_id = None
-                position += 1
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                size = view[position]
+                if size > 127:
+                    size, position = read_string_size(view, position)
+                if size == 0:
+                    message.cluster_id = None
+                    position += 1
+                else:
+                    start = position + 1
+                    position += size
+                    if position > end:
+                        raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
+                    message.cluster_id = str(view[start:position], "utf-8")
+                if position != tag_end:
+                    raise DecodeError("cluster_id: its size as a tagged field is wrong")
+            elif tag == 1:
+                replica_state = new(ReplicaState)
+                replica_state.replica_id, replica_state.replica_epoch, tags = _unpack_iqB(view, position)
+                position += 13
+                if tags:
+                    position = skip_tags(view, position - 1, end)
+                message.replica_state = replica_state
+                if position != tag_end:
+                    raise DecodeError("replica_state: its size as a tagged field is wrong")
             else:
-                start = position + 1
-                position += size
-                if position > end:
-                    raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-                message.cluster_id = str(view[start:position], "utf-8")
-            if position != tag_end:
-                raise DecodeError("cluster_id: its size as a tagged field is wrong")
-        elif tag == 1:
-            replica_state = new(ReplicaState)
-            replica_state.replica_id, replica_state.replica_epoch, tags = _unpack_iqB(view, position)
-            position += 13
-            if tags:
-                position = skip_tags(view, position - 1, end)
-            message.replica_state = replica_state
-            if position != tag_end:
-                raise DecodeError("replica_state: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                position = tag_end
     return message, position
 
 
@@ -1614,7 +1624,7 @@ def _encode_fetch_request_18(message: FetchRequest, out: bytearray) -> None:
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *forgotten_topic.partitions)
+        out += PACK_INT32[count](*forgotten_topic.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *forgotten_topic.partitions)
         out.append(0)
     data = message.rack_id.encode()
     size = len(data)
@@ -2056,37 +2066,38 @@ def _decode_fetch_response_12(view: memoryview, position: int) -> tuple[FetchRes
             if tags > 127:
                 tags, position = read_uvarint(view, position)
             position += 1
-            for _ in range(tags):
-                tag, position, tag_end = read_tag(view, position, end)
-                if tag == 0:
-                    epoch_end_offset = new(EpochEndOffset)
-                    epoch_end_offset.epoch, epoch_end_offset.end_offset, tags = _unpack_iqB(view, position)
-                    position += 13
-                    if tags:
-                        position = skip_tags(view, position - 1, end)
-                    partition_data.diverging_epoch = epoch_end_offset
-                    if position != tag_end:
-                        raise DecodeError("diverging_epoch: its size as a tagged field is wrong")
-                elif tag == 1:
-                    leader_id_and_epoch = new(LeaderIdAndEpoch)
-                    leader_id_and_epoch.leader_id, leader_id_and_epoch.leader_epoch, tags = _unpack_iiB(view, position)
-                    position += 9
-                    if tags:
-                        position = skip_tags(view, position - 1, end)
-                    partition_data.current_leader = leader_id_and_epoch
-                    if position != tag_end:
-                        raise DecodeError("current_leader: its size as a tagged field is wrong")
-                elif tag == 2:
-                    snapshot_id = new(SnapshotId)
-                    snapshot_id.end_offset, snapshot_id.epoch, tags = _unpack_qiB(view, position)
-                    position += 13
-                    if tags:
-                        position = skip_tags(view, position - 1, end)
-                    partition_data.snapshot_id = snapshot_id
-                    if position != tag_end:
-                        raise DecodeError("snapshot_id: its size as a tagged field is wrong")
-                else:
-                    position = tag_end
+            if tags:
+                for _ in range(tags):
+                    tag, position, tag_end = read_tag(view, position, end)
+                    if tag == 0:
+                        epoch_end_offset = new(EpochEndOffset)
+                        epoch_end_offset.epoch, epoch_end_offset.end_offset, tags = _unpack_iqB(view, position)
+                        position += 13
+                        if tags:
+                            position = skip_tags(view, position - 1, end)
+                        partition_data.diverging_epoch = epoch_end_offset
+                        if position != tag_end:
+                            raise DecodeError("diverging_epoch: its size as a tagged field is wrong")
+                    elif tag == 1:
+                        leader_id_and_epoch = new(LeaderIdAndEpoch)
+                        leader_id_and_epoch.leader_id, leader_id_and_epoch.leader_epoch, tags = _unpack_iiB(view, position)
+                        position += 9
+                        if tags:
+                            position = skip_tags(view, position - 1, end)
+                        partition_data.current_leader = leader_id_and_epoch
+                        if position != tag_end:
+                            raise DecodeError("current_leader: its size as a tagged field is wrong")
+                    elif tag == 2:
+                        snapshot_id = new(SnapshotId)
+                        snapshot_id.end_offset, snapshot_id.epoch, tags = _unpack_qiB(view, position)
+                        position += 13
+                        if tags:
+                            position = skip_tags(view, position - 1, end)
+                        partition_data.snapshot_id = snapshot_id
+                        if position != tag_end:
+                            raise DecodeError("snapshot_id: its size as a tagged field is wrong")
+                    else:
+                        position = tag_end
             fetchable_topic_response.partitions.append(partition_data)
         if view[position]:
             position = skip_tags(view, position, end)
@@ -2225,37 +2236,38 @@ def _decode_fetch_response_13(view: memoryview, position: int) -> tuple[FetchRes
             if tags > 127:
                 tags, position = read_uvarint(view, position)
             position += 1
-            for _ in range(tags):
-                tag, position, tag_end = read_tag(view, position, end)
-                if tag == 0:
-                    epoch_end_offset = new(EpochEndOffset)
-                    epoch_end_offset.epoch, epoch_end_offset.end_offset, tags = _unpack_iqB(view, position)
-                    position += 13
-                    if tags:
-                        position = skip_tags(view, position - 1, end)
-                    partition_data.diverging_epoch = epoch_end_offset
-                    if position != tag_end:
-                        raise DecodeError("diverging_epoch: its size as a tagged field is wrong")
-                elif tag == 1:
-                    leader_id_and_epoch = new(LeaderIdAndEpoch)
-                    leader_id_and_epoch.leader_id, leader_id_and_epoch.leader_epoch, tags = _unpack_iiB(view, position)
-                    position += 9
-                    if tags:
-                        position = skip_tags(view, position - 1, end)
-                    partition_data.current_leader = leader_id_and_epoch
-                    if position != tag_end:
-                        raise DecodeError("current_leader: its size as a tagged field is wrong")
-                elif tag == 2:
-                    snapshot_id = new(SnapshotId)
-                    snapshot_id.end_offset, snapshot_id.epoch, tags = _unpack_qiB(view, position)
-                    position += 13
-                    if tags:
-                        position = skip_tags(view, position - 1, end)
-                    partition_data.snapshot_id = snapshot_id
-                    if position != tag_end:
-                        raise DecodeError("snapshot_id: its size as a tagged field is wrong")
-                else:
-                    position = tag_end
+            if tags:
+                for _ in range(tags):
+                    tag, position, tag_end = read_tag(view, position, end)
+                    if tag == 0:
+                        epoch_end_offset = new(EpochEndOffset)
+                        epoch_end_offset.epoch, epoch_end_offset.end_offset, tags = _unpack_iqB(view, position)
+                        position += 13
+                        if tags:
+                            position = skip_tags(view, position - 1, end)
+                        partition_data.diverging_epoch = epoch_end_offset
+                        if position != tag_end:
+                            raise DecodeError("diverging_epoch: its size as a tagged field is wrong")
+                    elif tag == 1:
+                        leader_id_and_epoch = new(LeaderIdAndEpoch)
+                        leader_id_and_epoch.leader_id, leader_id_and_epoch.leader_epoch, tags = _unpack_iiB(view, position)
+                        position += 9
+                        if tags:
+                            position = skip_tags(view, position - 1, end)
+                        partition_data.current_leader = leader_id_and_epoch
+                        if position != tag_end:
+                            raise DecodeError("current_leader: its size as a tagged field is wrong")
+                    elif tag == 2:
+                        snapshot_id = new(SnapshotId)
+                        snapshot_id.end_offset, snapshot_id.epoch, tags = _unpack_qiB(view, position)
+                        position += 13
+                        if tags:
+                            position = skip_tags(view, position - 1, end)
+                        partition_data.snapshot_id = snapshot_id
+                        if position != tag_end:
+                            raise DecodeError("snapshot_id: its size as a tagged field is wrong")
+                    else:
+                        position = tag_end
             fetchable_topic_response.partitions.append(partition_data)
         if view[position]:
             position = skip_tags(view, position, end)
@@ -2389,37 +2401,38 @@ def _decode_fetch_response_16(view: memoryview, position: int) -> tuple[FetchRes
             if tags > 127:
                 tags, position = read_uvarint(view, position)
             position += 1
-            for _ in range(tags):
-                tag, position, tag_end = read_tag(view, position, end)
-                if tag == 0:
-                    epoch_end_offset = new(EpochEndOffset)
-                    epoch_end_offset.epoch, epoch_end_offset.end_offset, tags = _unpack_iqB(view, position)
-                    position += 13
-                    if tags:
-                        position = skip_tags(view, position - 1, end)
-                    partition_data.diverging_epoch = epoch_end_offset
-                    if position != tag_end:
-                        raise DecodeError("diverging_epoch: its size as a tagged field is wrong")
-                elif tag == 1:
-                    leader_id_and_epoch = new(LeaderIdAndEpoch)
-                    leader_id_and_epoch.leader_id, leader_id_and_epoch.leader_epoch, tags = _unpack_iiB(view, position)
-                    position += 9
-                    if tags:
-                        position = skip_tags(view, position - 1, end)
-                    partition_data.current_leader = leader_id_and_epoch
-                    if position != tag_end:
-                        raise DecodeError("current_leader: its size as a tagged field is wrong")
-                elif tag == 2:
-                    snapshot_id = new(SnapshotId)
-                    snapshot_id.end_offset, snapshot_id.epoch, tags = _unpack_qiB(view, position)
-                    position += 13
-                    if tags:
-                        position = skip_tags(view, position - 1, end)
-                    partition_data.snapshot_id = snapshot_id
-                    if position != tag_end:
-                        raise DecodeError("snapshot_id: its size as a tagged field is wrong")
-                else:
-                    position = tag_end
+            if tags:
+                for _ in range(tags):
+                    tag, position, tag_end = read_tag(view, position, end)
+                    if tag == 0:
+                        epoch_end_offset = new(EpochEndOffset)
+                        epoch_end_offset.epoch, epoch_end_offset.end_offset, tags = _unpack_iqB(view, position)
+                        position += 13
+                        if tags:
+                            position = skip_tags(view, position - 1, end)
+                        partition_data.diverging_epoch = epoch_end_offset
+                        if position != tag_end:
+                            raise DecodeError("diverging_epoch: its size as a tagged field is wrong")
+                    elif tag == 1:
+                        leader_id_and_epoch = new(LeaderIdAndEpoch)
+                        leader_id_and_epoch.leader_id, leader_id_and_epoch.leader_epoch, tags = _unpack_iiB(view, position)
+                        position += 9
+                        if tags:
+                            position = skip_tags(view, position - 1, end)
+                        partition_data.current_leader = leader_id_and_epoch
+                        if position != tag_end:
+                            raise DecodeError("current_leader: its size as a tagged field is wrong")
+                    elif tag == 2:
+                        snapshot_id = new(SnapshotId)
+                        snapshot_id.end_offset, snapshot_id.epoch, tags = _unpack_qiB(view, position)
+                        position += 13
+                        if tags:
+                            position = skip_tags(view, position - 1, end)
+                        partition_data.snapshot_id = snapshot_id
+                        if position != tag_end:
+                            raise DecodeError("snapshot_id: its size as a tagged field is wrong")
+                    else:
+                        position = tag_end
             fetchable_topic_response.partitions.append(partition_data)
         if view[position]:
             position = skip_tags(view, position, end)
@@ -2431,50 +2444,51 @@ def _decode_fetch_response_16(view: memoryview, position: int) -> tuple[FetchRes
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count * 11 > end - position or count < 0:
-                raise DecodeError(f"node_endpoints: {count} elements, with {end - position} bytes left")
-            message.node_endpoints = []
-            for _ in range(count):
-                node_endpoint = new(NodeEndpoint)
-                node_endpoint.node_id, size = _unpack_iB(view, position)
-                position += 4
-                if size > 127:
-                    size, position = read_string_size(view, position)
-                start = position + 1
-                position += size
-                if position > end or size == 0:
-                    raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-                node_endpoint.host = str(view[start:position], "utf-8")
-                node_endpoint.port, size = _unpack_iB(view, position)
-                position += 4
-                if size > 127:
-                    size, position = read_string_size(view, position)
-                if size == 0:
-                    node_endpoint.rack = None
-                    position += 1
-                else:
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count * 11 > end - position or count < 0:
+                    raise DecodeError(f"node_endpoints: {count} elements, with {end - position} bytes left")
+                message.node_endpoints = []
+                for _ in range(count):
+                    node_endpoint = new(NodeEndpoint)
+                    node_endpoint.node_id, size = _unpack_iB(view, position)
+                    position += 4
+                    if size > 127:
+                        size, position = read_string_size(view, position)
                     start = position + 1
                     position += size
-                    if position > end:
-                        raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-                    node_endpoint.rack = str(view[start:position], "utf-8")
-                if view[position]:
-                    position = skip_tags(view, position, end)
-                else:
-                    position += 1
-                message.node_endpoints.append(node_endpoint)
-            if position != tag_end:
-                raise DecodeError("node_endpoints: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                    if position > end or size == 0:
+                        raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
+                    node_endpoint.host = str(view[start:position], "utf-8")
+                    node_endpoint.port, size = _unpack_iB(view, position)
+                    position += 4
+                    if size > 127:
+                        size, position = read_string_size(view, position)
+                    if size == 0:
+                        node_endpoint.rack = None
+                        position += 1
+                    else:
+                        start = position + 1
+                        position += size
+                        if position > end:
+                            raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
+                        node_endpoint.rack = str(view[start:position], "utf-8")
+                    if view[position]:
+                        position = skip_tags(view, position, end)
+                    else:
+                        position += 1
+                    message.node_endpoints.append(node_endpoint)
+                if position != tag_end:
+                    raise DecodeError("node_endpoints: its size as a tagged field is wrong")
+            else:
+                position = tag_end
     return message, position
 
 

@@ -262,25 +262,26 @@ def _decode_fetch_snapshot_request_0(view: memoryview, position: int) -> tuple[F
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            size = view[position]
-            if size > 127:
-                size, position = read_string_size(view, position)
-            if size == 0:
-                message.cluster_id = None
-                position += 1
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                size = view[position]
+                if size > 127:
+                    size, position = read_string_size(view, position)
+                if size == 0:
+                    message.cluster_id = None
+                    position += 1
+                else:
+                    start = position + 1
+                    position += size
+                    if position > end:
+                        raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
+                    message.cluster_id = str(view[start:position], "utf-8")
+                if position != tag_end:
+                    raise DecodeError("cluster_id: its size as a tagged field is wrong")
             else:
-                start = position + 1
-                position += size
-                if position > end:
-                    raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-                message.cluster_id = str(view[start:position], "utf-8")
-            if position != tag_end:
-                raise DecodeError("cluster_id: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                position = tag_end
     return message, position
 
 
@@ -367,15 +368,16 @@ def _decode_fetch_snapshot_request_1(view: memoryview, position: int) -> tuple[F
             if tags > 127:
                 tags, position = read_uvarint(view, position)
             position += 1
-            for _ in range(tags):
-                tag, position, tag_end = read_tag(view, position, end)
-                if tag == 0:
-                    (request_partition_snapshot.replica_directory_id,) = _unpack_16s(view, position)
-                    position += 16
-                    if position != tag_end:
-                        raise DecodeError("replica_directory_id: its size as a tagged field is wrong")
-                else:
-                    position = tag_end
+            if tags:
+                for _ in range(tags):
+                    tag, position, tag_end = read_tag(view, position, end)
+                    if tag == 0:
+                        (request_partition_snapshot.replica_directory_id,) = _unpack_16s(view, position)
+                        position += 16
+                        if position != tag_end:
+                            raise DecodeError("replica_directory_id: its size as a tagged field is wrong")
+                    else:
+                        position = tag_end
             request_topic_snapshot.partitions.append(request_partition_snapshot)
         if view[position]:
             position = skip_tags(view, position, end)
@@ -387,25 +389,26 @@ def _decode_fetch_snapshot_request_1(view: memoryview, position: int) -> tuple[F
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            size = view[position]
-            if size > 127:
-                size, position = read_string_size(view, position)
-            if size == 0:
-                message.cluster_id = None
-                position += 1
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                size = view[position]
+                if size > 127:
+                    size, position = read_string_size(view, position)
+                if size == 0:
+                    message.cluster_id = None
+                    position += 1
+                else:
+                    start = position + 1
+                    position += size
+                    if position > end:
+                        raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
+                    message.cluster_id = str(view[start:position], "utf-8")
+                if position != tag_end:
+                    raise DecodeError("cluster_id: its size as a tagged field is wrong")
             else:
-                start = position + 1
-                position += size
-                if position > end:
-                    raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-                message.cluster_id = str(view[start:position], "utf-8")
-            if position != tag_end:
-                raise DecodeError("cluster_id: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                position = tag_end
     return message, position
 
 
@@ -510,19 +513,20 @@ def _decode_fetch_snapshot_response_0(view: memoryview, position: int) -> tuple[
             if tags > 127:
                 tags, position = read_uvarint(view, position)
             position += 1
-            for _ in range(tags):
-                tag, position, tag_end = read_tag(view, position, end)
-                if tag == 0:
-                    leader_id_and_epoch = new(LeaderIdAndEpoch)
-                    leader_id_and_epoch.leader_id, leader_id_and_epoch.leader_epoch, tags = _unpack_iiB(view, position)
-                    position += 9
-                    if tags:
-                        position = skip_tags(view, position - 1, end)
-                    response_partition_snapshot.current_leader = leader_id_and_epoch
-                    if position != tag_end:
-                        raise DecodeError("current_leader: its size as a tagged field is wrong")
-                else:
-                    position = tag_end
+            if tags:
+                for _ in range(tags):
+                    tag, position, tag_end = read_tag(view, position, end)
+                    if tag == 0:
+                        leader_id_and_epoch = new(LeaderIdAndEpoch)
+                        leader_id_and_epoch.leader_id, leader_id_and_epoch.leader_epoch, tags = _unpack_iiB(view, position)
+                        position += 9
+                        if tags:
+                            position = skip_tags(view, position - 1, end)
+                        response_partition_snapshot.current_leader = leader_id_and_epoch
+                        if position != tag_end:
+                            raise DecodeError("current_leader: its size as a tagged field is wrong")
+                    else:
+                        position = tag_end
             response_topic_snapshot.partitions.append(response_partition_snapshot)
         if view[position]:
             position = skip_tags(view, position, end)
@@ -626,19 +630,20 @@ def _decode_fetch_snapshot_response_1(view: memoryview, position: int) -> tuple[
             if tags > 127:
                 tags, position = read_uvarint(view, position)
             position += 1
-            for _ in range(tags):
-                tag, position, tag_end = read_tag(view, position, end)
-                if tag == 0:
-                    leader_id_and_epoch = new(LeaderIdAndEpoch)
-                    leader_id_and_epoch.leader_id, leader_id_and_epoch.leader_epoch, tags = _unpack_iiB(view, position)
-                    position += 9
-                    if tags:
-                        position = skip_tags(view, position - 1, end)
-                    response_partition_snapshot.current_leader = leader_id_and_epoch
-                    if position != tag_end:
-                        raise DecodeError("current_leader: its size as a tagged field is wrong")
-                else:
-                    position = tag_end
+            if tags:
+                for _ in range(tags):
+                    tag, position, tag_end = read_tag(view, position, end)
+                    if tag == 0:
+                        leader_id_and_epoch = new(LeaderIdAndEpoch)
+                        leader_id_and_epoch.leader_id, leader_id_and_epoch.leader_epoch, tags = _unpack_iiB(view, position)
+                        position += 9
+                        if tags:
+                            position = skip_tags(view, position - 1, end)
+                        response_partition_snapshot.current_leader = leader_id_and_epoch
+                        if position != tag_end:
+                            raise DecodeError("current_leader: its size as a tagged field is wrong")
+                    else:
+                        position = tag_end
             response_topic_snapshot.partitions.append(response_partition_snapshot)
         if view[position]:
             position = skip_tags(view, position, end)
@@ -650,37 +655,38 @@ def _decode_fetch_snapshot_response_1(view: memoryview, position: int) -> tuple[
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count * 8 > end - position or count < 0:
-                raise DecodeError(f"node_endpoints: {count} elements, with {end - position} bytes left")
-            message.node_endpoints = []
-            for _ in range(count):
-                node_endpoint = new(NodeEndpoint)
-                node_endpoint.node_id, size = _unpack_iB(view, position)
-                position += 4
-                if size > 127:
-                    size, position = read_string_size(view, position)
-                start = position + 1
-                position += size
-                if position > end or size == 0:
-                    raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-                node_endpoint.host = str(view[start:position], "utf-8")
-                node_endpoint.port, tags = _unpack_HB(view, position)
-                position += 3
-                if tags:
-                    position = skip_tags(view, position - 1, end)
-                message.node_endpoints.append(node_endpoint)
-            if position != tag_end:
-                raise DecodeError("node_endpoints: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count * 8 > end - position or count < 0:
+                    raise DecodeError(f"node_endpoints: {count} elements, with {end - position} bytes left")
+                message.node_endpoints = []
+                for _ in range(count):
+                    node_endpoint = new(NodeEndpoint)
+                    node_endpoint.node_id, size = _unpack_iB(view, position)
+                    position += 4
+                    if size > 127:
+                        size, position = read_string_size(view, position)
+                    start = position + 1
+                    position += size
+                    if position > end or size == 0:
+                        raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
+                    node_endpoint.host = str(view[start:position], "utf-8")
+                    node_endpoint.port, tags = _unpack_HB(view, position)
+                    position += 3
+                    if tags:
+                        position = skip_tags(view, position - 1, end)
+                    message.node_endpoints.append(node_endpoint)
+                if position != tag_end:
+                    raise DecodeError("node_endpoints: its size as a tagged field is wrong")
+            else:
+                position = tag_end
     return message, position
 
 

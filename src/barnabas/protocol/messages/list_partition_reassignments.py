@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, Message, Structure
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -137,7 +140,7 @@ def _decode_list_partition_reassignments_request_0(view: memoryview, position: i
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partition_indexes: {count} elements, with {end - position} bytes left")
-            list_partition_reassignments_topics.partition_indexes = list(unpack_from(f">{count}i", view, position))
+            list_partition_reassignments_topics.partition_indexes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -174,7 +177,7 @@ def _encode_list_partition_reassignments_request_0(message: ListPartitionReassig
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *list_partition_reassignments_topics.partition_indexes)
+            out += PACK_INT32[count](*list_partition_reassignments_topics.partition_indexes) if count < INT32_COUNT_READY else pack(f">{count}i", *list_partition_reassignments_topics.partition_indexes)
             out.append(0)
     out.append(0)
 
@@ -231,7 +234,7 @@ def _decode_list_partition_reassignments_response_0(view: memoryview, position: 
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"replicas: {count} elements, with {end - position} bytes left")
-            ongoing_partition_reassignment.replicas = list(unpack_from(f">{count}i", view, position))
+            ongoing_partition_reassignment.replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             count = view[position]
             if count > 127:
@@ -240,7 +243,7 @@ def _decode_list_partition_reassignments_response_0(view: memoryview, position: 
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"adding_replicas: {count} elements, with {end - position} bytes left")
-            ongoing_partition_reassignment.adding_replicas = list(unpack_from(f">{count}i", view, position))
+            ongoing_partition_reassignment.adding_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             count = view[position]
             if count > 127:
@@ -249,7 +252,7 @@ def _decode_list_partition_reassignments_response_0(view: memoryview, position: 
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"removing_replicas: {count} elements, with {end - position} bytes left")
-            ongoing_partition_reassignment.removing_replicas = list(unpack_from(f">{count}i", view, position))
+            ongoing_partition_reassignment.removing_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -305,19 +308,19 @@ def _encode_list_partition_reassignments_response_0(message: ListPartitionReassi
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *ongoing_partition_reassignment.replicas)
+            out += PACK_INT32[count](*ongoing_partition_reassignment.replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *ongoing_partition_reassignment.replicas)
             count = len(ongoing_partition_reassignment.adding_replicas)
             if count < 127:
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *ongoing_partition_reassignment.adding_replicas)
+            out += PACK_INT32[count](*ongoing_partition_reassignment.adding_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *ongoing_partition_reassignment.adding_replicas)
             count = len(ongoing_partition_reassignment.removing_replicas)
             if count < 127:
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *ongoing_partition_reassignment.removing_replicas)
+            out += PACK_INT32[count](*ongoing_partition_reassignment.removing_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *ongoing_partition_reassignment.removing_replicas)
             out.append(0)
         out.append(0)
     out.append(0)

@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, EncodeError, Message, Structure, UnsupportedVersionError
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -624,13 +627,13 @@ def _decode_metadata_response_0(view: memoryview, position: int) -> tuple[Metada
             position += 14
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"replica_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.replica_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.replica_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             (count,) = _unpack_i(view, position)
             position += 4
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"isr_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.isr_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.isr_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             metadata_response_topic.partitions.append(metadata_response_partition)
         message.topics.append(metadata_response_topic)
@@ -658,9 +661,9 @@ def _encode_metadata_response_0(message: MetadataResponse, out: bytearray) -> No
         out += _pack_i(len(metadata_response_topic.partitions))
         for metadata_response_partition in metadata_response_topic.partitions:
             out += _pack_hiii(metadata_response_partition.error_code, metadata_response_partition.partition_index, metadata_response_partition.leader_id, len(metadata_response_partition.replica_nodes))
-            out += pack(f">{len(metadata_response_partition.replica_nodes)}i", *metadata_response_partition.replica_nodes)
+            out += PACK_INT32[len(metadata_response_partition.replica_nodes)](*metadata_response_partition.replica_nodes) if len(metadata_response_partition.replica_nodes) < INT32_COUNT_READY else pack(f">{len(metadata_response_partition.replica_nodes)}i", *metadata_response_partition.replica_nodes)
             out += _pack_i(len(metadata_response_partition.isr_nodes))
-            out += pack(f">{len(metadata_response_partition.isr_nodes)}i", *metadata_response_partition.isr_nodes)
+            out += PACK_INT32[len(metadata_response_partition.isr_nodes)](*metadata_response_partition.isr_nodes) if len(metadata_response_partition.isr_nodes) < INT32_COUNT_READY else pack(f">{len(metadata_response_partition.isr_nodes)}i", *metadata_response_partition.isr_nodes)
 
 
 def _decode_metadata_response_1(view: memoryview, position: int) -> tuple[MetadataResponse, int]:
@@ -724,13 +727,13 @@ def _decode_metadata_response_1(view: memoryview, position: int) -> tuple[Metada
             position += 14
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"replica_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.replica_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.replica_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             (count,) = _unpack_i(view, position)
             position += 4
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"isr_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.isr_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.isr_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             metadata_response_topic.partitions.append(metadata_response_partition)
         message.topics.append(metadata_response_topic)
@@ -760,9 +763,9 @@ def _encode_metadata_response_1(message: MetadataResponse, out: bytearray) -> No
         out += _pack_oi(metadata_response_topic.is_internal, len(metadata_response_topic.partitions))
         for metadata_response_partition in metadata_response_topic.partitions:
             out += _pack_hiii(metadata_response_partition.error_code, metadata_response_partition.partition_index, metadata_response_partition.leader_id, len(metadata_response_partition.replica_nodes))
-            out += pack(f">{len(metadata_response_partition.replica_nodes)}i", *metadata_response_partition.replica_nodes)
+            out += PACK_INT32[len(metadata_response_partition.replica_nodes)](*metadata_response_partition.replica_nodes) if len(metadata_response_partition.replica_nodes) < INT32_COUNT_READY else pack(f">{len(metadata_response_partition.replica_nodes)}i", *metadata_response_partition.replica_nodes)
             out += _pack_i(len(metadata_response_partition.isr_nodes))
-            out += pack(f">{len(metadata_response_partition.isr_nodes)}i", *metadata_response_partition.isr_nodes)
+            out += PACK_INT32[len(metadata_response_partition.isr_nodes)](*metadata_response_partition.isr_nodes) if len(metadata_response_partition.isr_nodes) < INT32_COUNT_READY else pack(f">{len(metadata_response_partition.isr_nodes)}i", *metadata_response_partition.isr_nodes)
 
 
 def _decode_metadata_response_2(view: memoryview, position: int) -> tuple[MetadataResponse, int]:
@@ -835,13 +838,13 @@ def _decode_metadata_response_2(view: memoryview, position: int) -> tuple[Metada
             position += 14
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"replica_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.replica_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.replica_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             (count,) = _unpack_i(view, position)
             position += 4
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"isr_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.isr_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.isr_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             metadata_response_topic.partitions.append(metadata_response_partition)
         message.topics.append(metadata_response_topic)
@@ -874,9 +877,9 @@ def _encode_metadata_response_2(message: MetadataResponse, out: bytearray) -> No
         out += _pack_oi(metadata_response_topic.is_internal, len(metadata_response_topic.partitions))
         for metadata_response_partition in metadata_response_topic.partitions:
             out += _pack_hiii(metadata_response_partition.error_code, metadata_response_partition.partition_index, metadata_response_partition.leader_id, len(metadata_response_partition.replica_nodes))
-            out += pack(f">{len(metadata_response_partition.replica_nodes)}i", *metadata_response_partition.replica_nodes)
+            out += PACK_INT32[len(metadata_response_partition.replica_nodes)](*metadata_response_partition.replica_nodes) if len(metadata_response_partition.replica_nodes) < INT32_COUNT_READY else pack(f">{len(metadata_response_partition.replica_nodes)}i", *metadata_response_partition.replica_nodes)
             out += _pack_i(len(metadata_response_partition.isr_nodes))
-            out += pack(f">{len(metadata_response_partition.isr_nodes)}i", *metadata_response_partition.isr_nodes)
+            out += PACK_INT32[len(metadata_response_partition.isr_nodes)](*metadata_response_partition.isr_nodes) if len(metadata_response_partition.isr_nodes) < INT32_COUNT_READY else pack(f">{len(metadata_response_partition.isr_nodes)}i", *metadata_response_partition.isr_nodes)
 
 
 def _decode_metadata_response_3(view: memoryview, position: int) -> tuple[MetadataResponse, int]:
@@ -948,13 +951,13 @@ def _decode_metadata_response_3(view: memoryview, position: int) -> tuple[Metada
             position += 14
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"replica_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.replica_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.replica_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             (count,) = _unpack_i(view, position)
             position += 4
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"isr_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.isr_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.isr_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             metadata_response_topic.partitions.append(metadata_response_partition)
         message.topics.append(metadata_response_topic)
@@ -987,9 +990,9 @@ def _encode_metadata_response_3(message: MetadataResponse, out: bytearray) -> No
         out += _pack_oi(metadata_response_topic.is_internal, len(metadata_response_topic.partitions))
         for metadata_response_partition in metadata_response_topic.partitions:
             out += _pack_hiii(metadata_response_partition.error_code, metadata_response_partition.partition_index, metadata_response_partition.leader_id, len(metadata_response_partition.replica_nodes))
-            out += pack(f">{len(metadata_response_partition.replica_nodes)}i", *metadata_response_partition.replica_nodes)
+            out += PACK_INT32[len(metadata_response_partition.replica_nodes)](*metadata_response_partition.replica_nodes) if len(metadata_response_partition.replica_nodes) < INT32_COUNT_READY else pack(f">{len(metadata_response_partition.replica_nodes)}i", *metadata_response_partition.replica_nodes)
             out += _pack_i(len(metadata_response_partition.isr_nodes))
-            out += pack(f">{len(metadata_response_partition.isr_nodes)}i", *metadata_response_partition.isr_nodes)
+            out += PACK_INT32[len(metadata_response_partition.isr_nodes)](*metadata_response_partition.isr_nodes) if len(metadata_response_partition.isr_nodes) < INT32_COUNT_READY else pack(f">{len(metadata_response_partition.isr_nodes)}i", *metadata_response_partition.isr_nodes)
 
 
 def _decode_metadata_response_5(view: memoryview, position: int) -> tuple[MetadataResponse, int]:
@@ -1060,19 +1063,19 @@ def _decode_metadata_response_5(view: memoryview, position: int) -> tuple[Metada
             position += 14
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"replica_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.replica_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.replica_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             (count,) = _unpack_i(view, position)
             position += 4
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"isr_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.isr_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.isr_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             (count,) = _unpack_i(view, position)
             position += 4
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"offline_replicas: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.offline_replicas = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.offline_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             metadata_response_topic.partitions.append(metadata_response_partition)
         message.topics.append(metadata_response_topic)
@@ -1105,11 +1108,11 @@ def _encode_metadata_response_5(message: MetadataResponse, out: bytearray) -> No
         out += _pack_oi(metadata_response_topic.is_internal, len(metadata_response_topic.partitions))
         for metadata_response_partition in metadata_response_topic.partitions:
             out += _pack_hiii(metadata_response_partition.error_code, metadata_response_partition.partition_index, metadata_response_partition.leader_id, len(metadata_response_partition.replica_nodes))
-            out += pack(f">{len(metadata_response_partition.replica_nodes)}i", *metadata_response_partition.replica_nodes)
+            out += PACK_INT32[len(metadata_response_partition.replica_nodes)](*metadata_response_partition.replica_nodes) if len(metadata_response_partition.replica_nodes) < INT32_COUNT_READY else pack(f">{len(metadata_response_partition.replica_nodes)}i", *metadata_response_partition.replica_nodes)
             out += _pack_i(len(metadata_response_partition.isr_nodes))
-            out += pack(f">{len(metadata_response_partition.isr_nodes)}i", *metadata_response_partition.isr_nodes)
+            out += PACK_INT32[len(metadata_response_partition.isr_nodes)](*metadata_response_partition.isr_nodes) if len(metadata_response_partition.isr_nodes) < INT32_COUNT_READY else pack(f">{len(metadata_response_partition.isr_nodes)}i", *metadata_response_partition.isr_nodes)
             out += _pack_i(len(metadata_response_partition.offline_replicas))
-            out += pack(f">{len(metadata_response_partition.offline_replicas)}i", *metadata_response_partition.offline_replicas)
+            out += PACK_INT32[len(metadata_response_partition.offline_replicas)](*metadata_response_partition.offline_replicas) if len(metadata_response_partition.offline_replicas) < INT32_COUNT_READY else pack(f">{len(metadata_response_partition.offline_replicas)}i", *metadata_response_partition.offline_replicas)
 
 
 def _decode_metadata_response_7(view: memoryview, position: int) -> tuple[MetadataResponse, int]:
@@ -1179,19 +1182,19 @@ def _decode_metadata_response_7(view: memoryview, position: int) -> tuple[Metada
             position += 18
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"replica_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.replica_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.replica_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             (count,) = _unpack_i(view, position)
             position += 4
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"isr_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.isr_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.isr_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             (count,) = _unpack_i(view, position)
             position += 4
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"offline_replicas: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.offline_replicas = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.offline_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             metadata_response_topic.partitions.append(metadata_response_partition)
         message.topics.append(metadata_response_topic)
@@ -1224,11 +1227,11 @@ def _encode_metadata_response_7(message: MetadataResponse, out: bytearray) -> No
         out += _pack_oi(metadata_response_topic.is_internal, len(metadata_response_topic.partitions))
         for metadata_response_partition in metadata_response_topic.partitions:
             out += _pack_hiiii(metadata_response_partition.error_code, metadata_response_partition.partition_index, metadata_response_partition.leader_id, metadata_response_partition.leader_epoch, len(metadata_response_partition.replica_nodes))
-            out += pack(f">{len(metadata_response_partition.replica_nodes)}i", *metadata_response_partition.replica_nodes)
+            out += PACK_INT32[len(metadata_response_partition.replica_nodes)](*metadata_response_partition.replica_nodes) if len(metadata_response_partition.replica_nodes) < INT32_COUNT_READY else pack(f">{len(metadata_response_partition.replica_nodes)}i", *metadata_response_partition.replica_nodes)
             out += _pack_i(len(metadata_response_partition.isr_nodes))
-            out += pack(f">{len(metadata_response_partition.isr_nodes)}i", *metadata_response_partition.isr_nodes)
+            out += PACK_INT32[len(metadata_response_partition.isr_nodes)](*metadata_response_partition.isr_nodes) if len(metadata_response_partition.isr_nodes) < INT32_COUNT_READY else pack(f">{len(metadata_response_partition.isr_nodes)}i", *metadata_response_partition.isr_nodes)
             out += _pack_i(len(metadata_response_partition.offline_replicas))
-            out += pack(f">{len(metadata_response_partition.offline_replicas)}i", *metadata_response_partition.offline_replicas)
+            out += PACK_INT32[len(metadata_response_partition.offline_replicas)](*metadata_response_partition.offline_replicas) if len(metadata_response_partition.offline_replicas) < INT32_COUNT_READY else pack(f">{len(metadata_response_partition.offline_replicas)}i", *metadata_response_partition.offline_replicas)
 
 
 def _decode_metadata_response_8(view: memoryview, position: int) -> tuple[MetadataResponse, int]:
@@ -1296,19 +1299,19 @@ def _decode_metadata_response_8(view: memoryview, position: int) -> tuple[Metada
             position += 18
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"replica_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.replica_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.replica_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             (count,) = _unpack_i(view, position)
             position += 4
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"isr_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.isr_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.isr_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             (count,) = _unpack_i(view, position)
             position += 4
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"offline_replicas: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.offline_replicas = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.offline_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             metadata_response_topic.partitions.append(metadata_response_partition)
         (metadata_response_topic.topic_authorized_operations,) = _unpack_i(view, position)
@@ -1341,11 +1344,11 @@ def _encode_metadata_response_8(message: MetadataResponse, out: bytearray) -> No
         out += _pack_oi(metadata_response_topic.is_internal, len(metadata_response_topic.partitions))
         for metadata_response_partition in metadata_response_topic.partitions:
             out += _pack_hiiii(metadata_response_partition.error_code, metadata_response_partition.partition_index, metadata_response_partition.leader_id, metadata_response_partition.leader_epoch, len(metadata_response_partition.replica_nodes))
-            out += pack(f">{len(metadata_response_partition.replica_nodes)}i", *metadata_response_partition.replica_nodes)
+            out += PACK_INT32[len(metadata_response_partition.replica_nodes)](*metadata_response_partition.replica_nodes) if len(metadata_response_partition.replica_nodes) < INT32_COUNT_READY else pack(f">{len(metadata_response_partition.replica_nodes)}i", *metadata_response_partition.replica_nodes)
             out += _pack_i(len(metadata_response_partition.isr_nodes))
-            out += pack(f">{len(metadata_response_partition.isr_nodes)}i", *metadata_response_partition.isr_nodes)
+            out += PACK_INT32[len(metadata_response_partition.isr_nodes)](*metadata_response_partition.isr_nodes) if len(metadata_response_partition.isr_nodes) < INT32_COUNT_READY else pack(f">{len(metadata_response_partition.isr_nodes)}i", *metadata_response_partition.isr_nodes)
             out += _pack_i(len(metadata_response_partition.offline_replicas))
-            out += pack(f">{len(metadata_response_partition.offline_replicas)}i", *metadata_response_partition.offline_replicas)
+            out += PACK_INT32[len(metadata_response_partition.offline_replicas)](*metadata_response_partition.offline_replicas) if len(metadata_response_partition.offline_replicas) < INT32_COUNT_READY else pack(f">{len(metadata_response_partition.offline_replicas)}i", *metadata_response_partition.offline_replicas)
         out += _pack_i(metadata_response_topic.topic_authorized_operations)
     out += _pack_i(message.cluster_authorized_operations)
 
@@ -1444,7 +1447,7 @@ def _decode_metadata_response_9(view: memoryview, position: int) -> tuple[Metada
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"replica_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.replica_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.replica_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             count = view[position]
             if count > 127:
@@ -1453,7 +1456,7 @@ def _decode_metadata_response_9(view: memoryview, position: int) -> tuple[Metada
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"isr_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.isr_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.isr_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             count = view[position]
             if count > 127:
@@ -1462,7 +1465,7 @@ def _decode_metadata_response_9(view: memoryview, position: int) -> tuple[Metada
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"offline_replicas: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.offline_replicas = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.offline_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -1549,19 +1552,19 @@ def _encode_metadata_response_9(message: MetadataResponse, out: bytearray) -> No
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *metadata_response_partition.replica_nodes)
+            out += PACK_INT32[count](*metadata_response_partition.replica_nodes) if count < INT32_COUNT_READY else pack(f">{count}i", *metadata_response_partition.replica_nodes)
             count = len(metadata_response_partition.isr_nodes)
             if count < 127:
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *metadata_response_partition.isr_nodes)
+            out += PACK_INT32[count](*metadata_response_partition.isr_nodes) if count < INT32_COUNT_READY else pack(f">{count}i", *metadata_response_partition.isr_nodes)
             count = len(metadata_response_partition.offline_replicas)
             if count < 127:
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *metadata_response_partition.offline_replicas)
+            out += PACK_INT32[count](*metadata_response_partition.offline_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *metadata_response_partition.offline_replicas)
             out.append(0)
         out += _pack_ix(metadata_response_topic.topic_authorized_operations)
     out += _pack_ix(message.cluster_authorized_operations)
@@ -1660,7 +1663,7 @@ def _decode_metadata_response_10(view: memoryview, position: int) -> tuple[Metad
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"replica_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.replica_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.replica_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             count = view[position]
             if count > 127:
@@ -1669,7 +1672,7 @@ def _decode_metadata_response_10(view: memoryview, position: int) -> tuple[Metad
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"isr_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.isr_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.isr_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             count = view[position]
             if count > 127:
@@ -1678,7 +1681,7 @@ def _decode_metadata_response_10(view: memoryview, position: int) -> tuple[Metad
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"offline_replicas: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.offline_replicas = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.offline_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -1767,19 +1770,19 @@ def _encode_metadata_response_10(message: MetadataResponse, out: bytearray) -> N
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *metadata_response_partition.replica_nodes)
+            out += PACK_INT32[count](*metadata_response_partition.replica_nodes) if count < INT32_COUNT_READY else pack(f">{count}i", *metadata_response_partition.replica_nodes)
             count = len(metadata_response_partition.isr_nodes)
             if count < 127:
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *metadata_response_partition.isr_nodes)
+            out += PACK_INT32[count](*metadata_response_partition.isr_nodes) if count < INT32_COUNT_READY else pack(f">{count}i", *metadata_response_partition.isr_nodes)
             count = len(metadata_response_partition.offline_replicas)
             if count < 127:
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *metadata_response_partition.offline_replicas)
+            out += PACK_INT32[count](*metadata_response_partition.offline_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *metadata_response_partition.offline_replicas)
             out.append(0)
         out += _pack_ix(metadata_response_topic.topic_authorized_operations)
     out += _pack_ix(message.cluster_authorized_operations)
@@ -1879,7 +1882,7 @@ def _decode_metadata_response_11(view: memoryview, position: int) -> tuple[Metad
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"replica_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.replica_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.replica_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             count = view[position]
             if count > 127:
@@ -1888,7 +1891,7 @@ def _decode_metadata_response_11(view: memoryview, position: int) -> tuple[Metad
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"isr_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.isr_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.isr_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             count = view[position]
             if count > 127:
@@ -1897,7 +1900,7 @@ def _decode_metadata_response_11(view: memoryview, position: int) -> tuple[Metad
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"offline_replicas: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.offline_replicas = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.offline_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -1988,19 +1991,19 @@ def _encode_metadata_response_11(message: MetadataResponse, out: bytearray) -> N
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *metadata_response_partition.replica_nodes)
+            out += PACK_INT32[count](*metadata_response_partition.replica_nodes) if count < INT32_COUNT_READY else pack(f">{count}i", *metadata_response_partition.replica_nodes)
             count = len(metadata_response_partition.isr_nodes)
             if count < 127:
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *metadata_response_partition.isr_nodes)
+            out += PACK_INT32[count](*metadata_response_partition.isr_nodes) if count < INT32_COUNT_READY else pack(f">{count}i", *metadata_response_partition.isr_nodes)
             count = len(metadata_response_partition.offline_replicas)
             if count < 127:
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *metadata_response_partition.offline_replicas)
+            out += PACK_INT32[count](*metadata_response_partition.offline_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *metadata_response_partition.offline_replicas)
             out.append(0)
         out += _pack_ix(metadata_response_topic.topic_authorized_operations)
     out.append(0)
@@ -2104,7 +2107,7 @@ def _decode_metadata_response_12(view: memoryview, position: int) -> tuple[Metad
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"replica_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.replica_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.replica_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             count = view[position]
             if count > 127:
@@ -2113,7 +2116,7 @@ def _decode_metadata_response_12(view: memoryview, position: int) -> tuple[Metad
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"isr_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.isr_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.isr_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             count = view[position]
             if count > 127:
@@ -2122,7 +2125,7 @@ def _decode_metadata_response_12(view: memoryview, position: int) -> tuple[Metad
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"offline_replicas: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.offline_replicas = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.offline_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -2214,19 +2217,19 @@ def _encode_metadata_response_12(message: MetadataResponse, out: bytearray) -> N
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *metadata_response_partition.replica_nodes)
+            out += PACK_INT32[count](*metadata_response_partition.replica_nodes) if count < INT32_COUNT_READY else pack(f">{count}i", *metadata_response_partition.replica_nodes)
             count = len(metadata_response_partition.isr_nodes)
             if count < 127:
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *metadata_response_partition.isr_nodes)
+            out += PACK_INT32[count](*metadata_response_partition.isr_nodes) if count < INT32_COUNT_READY else pack(f">{count}i", *metadata_response_partition.isr_nodes)
             count = len(metadata_response_partition.offline_replicas)
             if count < 127:
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *metadata_response_partition.offline_replicas)
+            out += PACK_INT32[count](*metadata_response_partition.offline_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *metadata_response_partition.offline_replicas)
             out.append(0)
         out += _pack_ix(metadata_response_topic.topic_authorized_operations)
     out.append(0)
@@ -2329,7 +2332,7 @@ def _decode_metadata_response_13(view: memoryview, position: int) -> tuple[Metad
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"replica_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.replica_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.replica_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             count = view[position]
             if count > 127:
@@ -2338,7 +2341,7 @@ def _decode_metadata_response_13(view: memoryview, position: int) -> tuple[Metad
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"isr_nodes: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.isr_nodes = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.isr_nodes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             count = view[position]
             if count > 127:
@@ -2347,7 +2350,7 @@ def _decode_metadata_response_13(view: memoryview, position: int) -> tuple[Metad
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"offline_replicas: {count} elements, with {end - position} bytes left")
-            metadata_response_partition.offline_replicas = list(unpack_from(f">{count}i", view, position))
+            metadata_response_partition.offline_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -2439,19 +2442,19 @@ def _encode_metadata_response_13(message: MetadataResponse, out: bytearray) -> N
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *metadata_response_partition.replica_nodes)
+            out += PACK_INT32[count](*metadata_response_partition.replica_nodes) if count < INT32_COUNT_READY else pack(f">{count}i", *metadata_response_partition.replica_nodes)
             count = len(metadata_response_partition.isr_nodes)
             if count < 127:
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *metadata_response_partition.isr_nodes)
+            out += PACK_INT32[count](*metadata_response_partition.isr_nodes) if count < INT32_COUNT_READY else pack(f">{count}i", *metadata_response_partition.isr_nodes)
             count = len(metadata_response_partition.offline_replicas)
             if count < 127:
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *metadata_response_partition.offline_replicas)
+            out += PACK_INT32[count](*metadata_response_partition.offline_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *metadata_response_partition.offline_replicas)
             out.append(0)
         out += _pack_ix(metadata_response_topic.topic_authorized_operations)
     out += _pack_hx(message.error_code)

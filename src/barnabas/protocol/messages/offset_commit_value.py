@@ -143,15 +143,16 @@ def _decode_offset_commit_value_4(view: memoryview, position: int) -> tuple[Offs
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            (message.topic_id,) = _unpack_16s(view, position)
-            position += 16
-            if position != tag_end:
-                raise DecodeError("topic_id: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                (message.topic_id,) = _unpack_16s(view, position)
+                position += 16
+                if position != tag_end:
+                    raise DecodeError("topic_id: its size as a tagged field is wrong")
+            else:
+                position = tag_end
     return message, position
 
 

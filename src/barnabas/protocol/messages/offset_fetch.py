@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, EncodeError, Message, Structure, UnsupportedVersionError
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -238,7 +241,7 @@ def _decode_offset_fetch_request_1(view: memoryview, position: int) -> tuple[Off
         position += 4
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partition_indexes: {count} elements, with {end - position} bytes left")
-        offset_fetch_request_topic.partition_indexes = list(unpack_from(f">{count}i", view, position))
+        offset_fetch_request_topic.partition_indexes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         message.topics.append(offset_fetch_request_topic)
     return message, position
@@ -260,7 +263,7 @@ def _encode_offset_fetch_request_1(message: OffsetFetchRequest, out: bytearray) 
         out += _pack_h(len(data))
         out += data
         out += _pack_i(len(offset_fetch_request_topic.partition_indexes))
-        out += pack(f">{len(offset_fetch_request_topic.partition_indexes)}i", *offset_fetch_request_topic.partition_indexes)
+        out += PACK_INT32[len(offset_fetch_request_topic.partition_indexes)](*offset_fetch_request_topic.partition_indexes) if len(offset_fetch_request_topic.partition_indexes) < INT32_COUNT_READY else pack(f">{len(offset_fetch_request_topic.partition_indexes)}i", *offset_fetch_request_topic.partition_indexes)
 
 
 def _decode_offset_fetch_request_2(view: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
@@ -296,7 +299,7 @@ def _decode_offset_fetch_request_2(view: memoryview, position: int) -> tuple[Off
             position += 4
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partition_indexes: {count} elements, with {end - position} bytes left")
-            offset_fetch_request_topic.partition_indexes = list(unpack_from(f">{count}i", view, position))
+            offset_fetch_request_topic.partition_indexes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             message.topics.append(offset_fetch_request_topic)
     return message, position
@@ -317,7 +320,7 @@ def _encode_offset_fetch_request_2(message: OffsetFetchRequest, out: bytearray) 
             out += _pack_h(len(data))
             out += data
             out += _pack_i(len(offset_fetch_request_topic.partition_indexes))
-            out += pack(f">{len(offset_fetch_request_topic.partition_indexes)}i", *offset_fetch_request_topic.partition_indexes)
+            out += PACK_INT32[len(offset_fetch_request_topic.partition_indexes)](*offset_fetch_request_topic.partition_indexes) if len(offset_fetch_request_topic.partition_indexes) < INT32_COUNT_READY else pack(f">{len(offset_fetch_request_topic.partition_indexes)}i", *offset_fetch_request_topic.partition_indexes)
 
 
 def _decode_offset_fetch_request_6(view: memoryview, position: int) -> tuple[OffsetFetchRequest, int]:
@@ -361,7 +364,7 @@ def _decode_offset_fetch_request_6(view: memoryview, position: int) -> tuple[Off
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partition_indexes: {count} elements, with {end - position} bytes left")
-            offset_fetch_request_topic.partition_indexes = list(unpack_from(f">{count}i", view, position))
+            offset_fetch_request_topic.partition_indexes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -408,7 +411,7 @@ def _encode_offset_fetch_request_6(message: OffsetFetchRequest, out: bytearray) 
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *offset_fetch_request_topic.partition_indexes)
+            out += PACK_INT32[count](*offset_fetch_request_topic.partition_indexes) if count < INT32_COUNT_READY else pack(f">{count}i", *offset_fetch_request_topic.partition_indexes)
             out.append(0)
     out.append(0)
 
@@ -453,7 +456,7 @@ def _decode_offset_fetch_request_7(view: memoryview, position: int) -> tuple[Off
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partition_indexes: {count} elements, with {end - position} bytes left")
-            offset_fetch_request_topic.partition_indexes = list(unpack_from(f">{count}i", view, position))
+            offset_fetch_request_topic.partition_indexes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -498,7 +501,7 @@ def _encode_offset_fetch_request_7(message: OffsetFetchRequest, out: bytearray) 
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *offset_fetch_request_topic.partition_indexes)
+            out += PACK_INT32[count](*offset_fetch_request_topic.partition_indexes) if count < INT32_COUNT_READY else pack(f">{count}i", *offset_fetch_request_topic.partition_indexes)
             out.append(0)
     out += _pack_ox(message.require_stable)
 
@@ -557,7 +560,7 @@ def _decode_offset_fetch_request_8(view: memoryview, position: int) -> tuple[Off
                 count -= 1
                 if count * 4 > end - position or count < 0:
                     raise DecodeError(f"partition_indexes: {count} elements, with {end - position} bytes left")
-                offset_fetch_request_topics.partition_indexes = list(unpack_from(f">{count}i", view, position))
+                offset_fetch_request_topics.partition_indexes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
                 if view[position]:
                     position = skip_tags(view, position, end)
@@ -615,7 +618,7 @@ def _encode_offset_fetch_request_8(message: OffsetFetchRequest, out: bytearray) 
                     out.append(count + 1)
                 else:
                     write_uvarint(out, count + 1)
-                out += pack(f">{count}i", *offset_fetch_request_topics.partition_indexes)
+                out += PACK_INT32[count](*offset_fetch_request_topics.partition_indexes) if count < INT32_COUNT_READY else pack(f">{count}i", *offset_fetch_request_topics.partition_indexes)
                 out.append(0)
         out.append(0)
     out += _pack_ox(message.require_stable)
@@ -686,7 +689,7 @@ def _decode_offset_fetch_request_9(view: memoryview, position: int) -> tuple[Off
                 count -= 1
                 if count * 4 > end - position or count < 0:
                     raise DecodeError(f"partition_indexes: {count} elements, with {end - position} bytes left")
-                offset_fetch_request_topics.partition_indexes = list(unpack_from(f">{count}i", view, position))
+                offset_fetch_request_topics.partition_indexes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
                 if view[position]:
                     position = skip_tags(view, position, end)
@@ -755,7 +758,7 @@ def _encode_offset_fetch_request_9(message: OffsetFetchRequest, out: bytearray) 
                     out.append(count + 1)
                 else:
                     write_uvarint(out, count + 1)
-                out += pack(f">{count}i", *offset_fetch_request_topics.partition_indexes)
+                out += PACK_INT32[count](*offset_fetch_request_topics.partition_indexes) if count < INT32_COUNT_READY else pack(f">{count}i", *offset_fetch_request_topics.partition_indexes)
                 out.append(0)
         out.append(0)
     out += _pack_ox(message.require_stable)
@@ -819,7 +822,7 @@ def _decode_offset_fetch_request_10(view: memoryview, position: int) -> tuple[Of
                 count -= 1
                 if count * 4 > end - position or count < 0:
                     raise DecodeError(f"partition_indexes: {count} elements, with {end - position} bytes left")
-                offset_fetch_request_topics.partition_indexes = list(unpack_from(f">{count}i", view, position))
+                offset_fetch_request_topics.partition_indexes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
                 if view[position]:
                     position = skip_tags(view, position, end)
@@ -884,7 +887,7 @@ def _encode_offset_fetch_request_10(message: OffsetFetchRequest, out: bytearray)
                     out.append(count + 1)
                 else:
                     write_uvarint(out, count + 1)
-                out += pack(f">{count}i", *offset_fetch_request_topics.partition_indexes)
+                out += PACK_INT32[count](*offset_fetch_request_topics.partition_indexes) if count < INT32_COUNT_READY else pack(f">{count}i", *offset_fetch_request_topics.partition_indexes)
                 out.append(0)
         out.append(0)
     out += _pack_ox(message.require_stable)

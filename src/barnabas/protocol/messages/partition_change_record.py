@@ -6,7 +6,16 @@ from __future__ import annotations
 from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import DecodeError, EncodeError, Message, UnsupportedVersionError
-from barnabas.protocol.primitives import new, read_tag, read_uvarint, write_tagged, write_uvarint
+from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
+    new,
+    read_tag,
+    read_uvarint,
+    write_tagged,
+    write_uvarint,
+)
 from barnabas.types import ZERO_UUID
 
 
@@ -83,80 +92,81 @@ def _decode_partition_change_record_0(view: memoryview, position: int) -> tuple[
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.isr = None
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.isr = None
+                else:
+                    if count * 4 > end - position:
+                        raise DecodeError(f"isr: {count} elements, with {end - position} bytes left")
+                    message.isr = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                    position += count * 4
+                if position != tag_end:
+                    raise DecodeError("isr: its size as a tagged field is wrong")
+            elif tag == 1:
+                (message.leader,) = _unpack_i(view, position)
+                position += 4
+                if position != tag_end:
+                    raise DecodeError("leader: its size as a tagged field is wrong")
+            elif tag == 2:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.replicas = None
+                else:
+                    if count * 4 > end - position:
+                        raise DecodeError(f"replicas: {count} elements, with {end - position} bytes left")
+                    message.replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                    position += count * 4
+                if position != tag_end:
+                    raise DecodeError("replicas: its size as a tagged field is wrong")
+            elif tag == 3:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.removing_replicas = None
+                else:
+                    if count * 4 > end - position:
+                        raise DecodeError(f"removing_replicas: {count} elements, with {end - position} bytes left")
+                    message.removing_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                    position += count * 4
+                if position != tag_end:
+                    raise DecodeError("removing_replicas: its size as a tagged field is wrong")
+            elif tag == 4:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.adding_replicas = None
+                else:
+                    if count * 4 > end - position:
+                        raise DecodeError(f"adding_replicas: {count} elements, with {end - position} bytes left")
+                    message.adding_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                    position += count * 4
+                if position != tag_end:
+                    raise DecodeError("adding_replicas: its size as a tagged field is wrong")
+            elif tag == 5:
+                (message.leader_recovery_state,) = _unpack_b(view, position)
+                position += 1
+                if position != tag_end:
+                    raise DecodeError("leader_recovery_state: its size as a tagged field is wrong")
             else:
-                if count * 4 > end - position:
-                    raise DecodeError(f"isr: {count} elements, with {end - position} bytes left")
-                message.isr = list(unpack_from(f">{count}i", view, position))
-                position += count * 4
-            if position != tag_end:
-                raise DecodeError("isr: its size as a tagged field is wrong")
-        elif tag == 1:
-            (message.leader,) = _unpack_i(view, position)
-            position += 4
-            if position != tag_end:
-                raise DecodeError("leader: its size as a tagged field is wrong")
-        elif tag == 2:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.replicas = None
-            else:
-                if count * 4 > end - position:
-                    raise DecodeError(f"replicas: {count} elements, with {end - position} bytes left")
-                message.replicas = list(unpack_from(f">{count}i", view, position))
-                position += count * 4
-            if position != tag_end:
-                raise DecodeError("replicas: its size as a tagged field is wrong")
-        elif tag == 3:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.removing_replicas = None
-            else:
-                if count * 4 > end - position:
-                    raise DecodeError(f"removing_replicas: {count} elements, with {end - position} bytes left")
-                message.removing_replicas = list(unpack_from(f">{count}i", view, position))
-                position += count * 4
-            if position != tag_end:
-                raise DecodeError("removing_replicas: its size as a tagged field is wrong")
-        elif tag == 4:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.adding_replicas = None
-            else:
-                if count * 4 > end - position:
-                    raise DecodeError(f"adding_replicas: {count} elements, with {end - position} bytes left")
-                message.adding_replicas = list(unpack_from(f">{count}i", view, position))
-                position += count * 4
-            if position != tag_end:
-                raise DecodeError("adding_replicas: its size as a tagged field is wrong")
-        elif tag == 5:
-            (message.leader_recovery_state,) = _unpack_b(view, position)
-            position += 1
-            if position != tag_end:
-                raise DecodeError("leader_recovery_state: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                position = tag_end
     return message, position
 
 
@@ -179,7 +189,7 @@ def _encode_partition_change_record_0(message: PartitionChangeRecord, out: bytea
                 tagged.append(count + 1)
             else:
                 write_uvarint(tagged, count + 1)
-            tagged += pack(f">{count}i", *message.isr)
+            tagged += PACK_INT32[count](*message.isr) if count < INT32_COUNT_READY else pack(f">{count}i", *message.isr)
             write_tagged(out, 0, tagged)
         if message.leader != -2:
             tagged = bytearray()
@@ -192,7 +202,7 @@ def _encode_partition_change_record_0(message: PartitionChangeRecord, out: bytea
                 tagged.append(count + 1)
             else:
                 write_uvarint(tagged, count + 1)
-            tagged += pack(f">{count}i", *message.replicas)
+            tagged += PACK_INT32[count](*message.replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.replicas)
             write_tagged(out, 2, tagged)
         if message.removing_replicas is not None:
             tagged = bytearray()
@@ -201,7 +211,7 @@ def _encode_partition_change_record_0(message: PartitionChangeRecord, out: bytea
                 tagged.append(count + 1)
             else:
                 write_uvarint(tagged, count + 1)
-            tagged += pack(f">{count}i", *message.removing_replicas)
+            tagged += PACK_INT32[count](*message.removing_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.removing_replicas)
             write_tagged(out, 3, tagged)
         if message.adding_replicas is not None:
             tagged = bytearray()
@@ -210,7 +220,7 @@ def _encode_partition_change_record_0(message: PartitionChangeRecord, out: bytea
                 tagged.append(count + 1)
             else:
                 write_uvarint(tagged, count + 1)
-            tagged += pack(f">{count}i", *message.adding_replicas)
+            tagged += PACK_INT32[count](*message.adding_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.adding_replicas)
             write_tagged(out, 4, tagged)
         if message.leader_recovery_state != -1:
             tagged = bytearray()
@@ -237,96 +247,97 @@ def _decode_partition_change_record_1(view: memoryview, position: int) -> tuple[
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.isr = None
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.isr = None
+                else:
+                    if count * 4 > end - position:
+                        raise DecodeError(f"isr: {count} elements, with {end - position} bytes left")
+                    message.isr = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                    position += count * 4
+                if position != tag_end:
+                    raise DecodeError("isr: its size as a tagged field is wrong")
+            elif tag == 1:
+                (message.leader,) = _unpack_i(view, position)
+                position += 4
+                if position != tag_end:
+                    raise DecodeError("leader: its size as a tagged field is wrong")
+            elif tag == 2:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.replicas = None
+                else:
+                    if count * 4 > end - position:
+                        raise DecodeError(f"replicas: {count} elements, with {end - position} bytes left")
+                    message.replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                    position += count * 4
+                if position != tag_end:
+                    raise DecodeError("replicas: its size as a tagged field is wrong")
+            elif tag == 3:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.removing_replicas = None
+                else:
+                    if count * 4 > end - position:
+                        raise DecodeError(f"removing_replicas: {count} elements, with {end - position} bytes left")
+                    message.removing_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                    position += count * 4
+                if position != tag_end:
+                    raise DecodeError("removing_replicas: its size as a tagged field is wrong")
+            elif tag == 4:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.adding_replicas = None
+                else:
+                    if count * 4 > end - position:
+                        raise DecodeError(f"adding_replicas: {count} elements, with {end - position} bytes left")
+                    message.adding_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                    position += count * 4
+                if position != tag_end:
+                    raise DecodeError("adding_replicas: its size as a tagged field is wrong")
+            elif tag == 5:
+                (message.leader_recovery_state,) = _unpack_b(view, position)
+                position += 1
+                if position != tag_end:
+                    raise DecodeError("leader_recovery_state: its size as a tagged field is wrong")
+            elif tag == 8:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.directories = None
+                else:
+                    if count * 16 > end - position:
+                        raise DecodeError(f"directories: {count} elements, with {end - position} bytes left")
+                    start = position
+                    position += count * 16
+                    message.directories = [bytes(view[at : at + 16]) for at in range(start, position, 16)]
+                if position != tag_end:
+                    raise DecodeError("directories: its size as a tagged field is wrong")
             else:
-                if count * 4 > end - position:
-                    raise DecodeError(f"isr: {count} elements, with {end - position} bytes left")
-                message.isr = list(unpack_from(f">{count}i", view, position))
-                position += count * 4
-            if position != tag_end:
-                raise DecodeError("isr: its size as a tagged field is wrong")
-        elif tag == 1:
-            (message.leader,) = _unpack_i(view, position)
-            position += 4
-            if position != tag_end:
-                raise DecodeError("leader: its size as a tagged field is wrong")
-        elif tag == 2:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.replicas = None
-            else:
-                if count * 4 > end - position:
-                    raise DecodeError(f"replicas: {count} elements, with {end - position} bytes left")
-                message.replicas = list(unpack_from(f">{count}i", view, position))
-                position += count * 4
-            if position != tag_end:
-                raise DecodeError("replicas: its size as a tagged field is wrong")
-        elif tag == 3:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.removing_replicas = None
-            else:
-                if count * 4 > end - position:
-                    raise DecodeError(f"removing_replicas: {count} elements, with {end - position} bytes left")
-                message.removing_replicas = list(unpack_from(f">{count}i", view, position))
-                position += count * 4
-            if position != tag_end:
-                raise DecodeError("removing_replicas: its size as a tagged field is wrong")
-        elif tag == 4:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.adding_replicas = None
-            else:
-                if count * 4 > end - position:
-                    raise DecodeError(f"adding_replicas: {count} elements, with {end - position} bytes left")
-                message.adding_replicas = list(unpack_from(f">{count}i", view, position))
-                position += count * 4
-            if position != tag_end:
-                raise DecodeError("adding_replicas: its size as a tagged field is wrong")
-        elif tag == 5:
-            (message.leader_recovery_state,) = _unpack_b(view, position)
-            position += 1
-            if position != tag_end:
-                raise DecodeError("leader_recovery_state: its size as a tagged field is wrong")
-        elif tag == 8:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.directories = None
-            else:
-                if count * 16 > end - position:
-                    raise DecodeError(f"directories: {count} elements, with {end - position} bytes left")
-                start = position
-                position += count * 16
-                message.directories = [bytes(view[at : at + 16]) for at in range(start, position, 16)]
-            if position != tag_end:
-                raise DecodeError("directories: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                position = tag_end
     return message, position
 
 
@@ -347,7 +358,7 @@ def _encode_partition_change_record_1(message: PartitionChangeRecord, out: bytea
                 tagged.append(count + 1)
             else:
                 write_uvarint(tagged, count + 1)
-            tagged += pack(f">{count}i", *message.isr)
+            tagged += PACK_INT32[count](*message.isr) if count < INT32_COUNT_READY else pack(f">{count}i", *message.isr)
             write_tagged(out, 0, tagged)
         if message.leader != -2:
             tagged = bytearray()
@@ -360,7 +371,7 @@ def _encode_partition_change_record_1(message: PartitionChangeRecord, out: bytea
                 tagged.append(count + 1)
             else:
                 write_uvarint(tagged, count + 1)
-            tagged += pack(f">{count}i", *message.replicas)
+            tagged += PACK_INT32[count](*message.replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.replicas)
             write_tagged(out, 2, tagged)
         if message.removing_replicas is not None:
             tagged = bytearray()
@@ -369,7 +380,7 @@ def _encode_partition_change_record_1(message: PartitionChangeRecord, out: bytea
                 tagged.append(count + 1)
             else:
                 write_uvarint(tagged, count + 1)
-            tagged += pack(f">{count}i", *message.removing_replicas)
+            tagged += PACK_INT32[count](*message.removing_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.removing_replicas)
             write_tagged(out, 3, tagged)
         if message.adding_replicas is not None:
             tagged = bytearray()
@@ -378,7 +389,7 @@ def _encode_partition_change_record_1(message: PartitionChangeRecord, out: bytea
                 tagged.append(count + 1)
             else:
                 write_uvarint(tagged, count + 1)
-            tagged += pack(f">{count}i", *message.adding_replicas)
+            tagged += PACK_INT32[count](*message.adding_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.adding_replicas)
             write_tagged(out, 4, tagged)
         if message.leader_recovery_state != -1:
             tagged = bytearray()
@@ -417,126 +428,127 @@ def _decode_partition_change_record_2(view: memoryview, position: int) -> tuple[
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.isr = None
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.isr = None
+                else:
+                    if count * 4 > end - position:
+                        raise DecodeError(f"isr: {count} elements, with {end - position} bytes left")
+                    message.isr = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                    position += count * 4
+                if position != tag_end:
+                    raise DecodeError("isr: its size as a tagged field is wrong")
+            elif tag == 1:
+                (message.leader,) = _unpack_i(view, position)
+                position += 4
+                if position != tag_end:
+                    raise DecodeError("leader: its size as a tagged field is wrong")
+            elif tag == 2:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.replicas = None
+                else:
+                    if count * 4 > end - position:
+                        raise DecodeError(f"replicas: {count} elements, with {end - position} bytes left")
+                    message.replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                    position += count * 4
+                if position != tag_end:
+                    raise DecodeError("replicas: its size as a tagged field is wrong")
+            elif tag == 3:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.removing_replicas = None
+                else:
+                    if count * 4 > end - position:
+                        raise DecodeError(f"removing_replicas: {count} elements, with {end - position} bytes left")
+                    message.removing_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                    position += count * 4
+                if position != tag_end:
+                    raise DecodeError("removing_replicas: its size as a tagged field is wrong")
+            elif tag == 4:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.adding_replicas = None
+                else:
+                    if count * 4 > end - position:
+                        raise DecodeError(f"adding_replicas: {count} elements, with {end - position} bytes left")
+                    message.adding_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                    position += count * 4
+                if position != tag_end:
+                    raise DecodeError("adding_replicas: its size as a tagged field is wrong")
+            elif tag == 5:
+                (message.leader_recovery_state,) = _unpack_b(view, position)
+                position += 1
+                if position != tag_end:
+                    raise DecodeError("leader_recovery_state: its size as a tagged field is wrong")
+            elif tag == 6:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.eligible_leader_replicas = None
+                else:
+                    if count * 4 > end - position:
+                        raise DecodeError(f"eligible_leader_replicas: {count} elements, with {end - position} bytes left")
+                    message.eligible_leader_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                    position += count * 4
+                if position != tag_end:
+                    raise DecodeError("eligible_leader_replicas: its size as a tagged field is wrong")
+            elif tag == 7:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.last_known_elr = None
+                else:
+                    if count * 4 > end - position:
+                        raise DecodeError(f"last_known_elr: {count} elements, with {end - position} bytes left")
+                    message.last_known_elr = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                    position += count * 4
+                if position != tag_end:
+                    raise DecodeError("last_known_elr: its size as a tagged field is wrong")
+            elif tag == 8:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.directories = None
+                else:
+                    if count * 16 > end - position:
+                        raise DecodeError(f"directories: {count} elements, with {end - position} bytes left")
+                    start = position
+                    position += count * 16
+                    message.directories = [bytes(view[at : at + 16]) for at in range(start, position, 16)]
+                if position != tag_end:
+                    raise DecodeError("directories: its size as a tagged field is wrong")
             else:
-                if count * 4 > end - position:
-                    raise DecodeError(f"isr: {count} elements, with {end - position} bytes left")
-                message.isr = list(unpack_from(f">{count}i", view, position))
-                position += count * 4
-            if position != tag_end:
-                raise DecodeError("isr: its size as a tagged field is wrong")
-        elif tag == 1:
-            (message.leader,) = _unpack_i(view, position)
-            position += 4
-            if position != tag_end:
-                raise DecodeError("leader: its size as a tagged field is wrong")
-        elif tag == 2:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.replicas = None
-            else:
-                if count * 4 > end - position:
-                    raise DecodeError(f"replicas: {count} elements, with {end - position} bytes left")
-                message.replicas = list(unpack_from(f">{count}i", view, position))
-                position += count * 4
-            if position != tag_end:
-                raise DecodeError("replicas: its size as a tagged field is wrong")
-        elif tag == 3:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.removing_replicas = None
-            else:
-                if count * 4 > end - position:
-                    raise DecodeError(f"removing_replicas: {count} elements, with {end - position} bytes left")
-                message.removing_replicas = list(unpack_from(f">{count}i", view, position))
-                position += count * 4
-            if position != tag_end:
-                raise DecodeError("removing_replicas: its size as a tagged field is wrong")
-        elif tag == 4:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.adding_replicas = None
-            else:
-                if count * 4 > end - position:
-                    raise DecodeError(f"adding_replicas: {count} elements, with {end - position} bytes left")
-                message.adding_replicas = list(unpack_from(f">{count}i", view, position))
-                position += count * 4
-            if position != tag_end:
-                raise DecodeError("adding_replicas: its size as a tagged field is wrong")
-        elif tag == 5:
-            (message.leader_recovery_state,) = _unpack_b(view, position)
-            position += 1
-            if position != tag_end:
-                raise DecodeError("leader_recovery_state: its size as a tagged field is wrong")
-        elif tag == 6:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.eligible_leader_replicas = None
-            else:
-                if count * 4 > end - position:
-                    raise DecodeError(f"eligible_leader_replicas: {count} elements, with {end - position} bytes left")
-                message.eligible_leader_replicas = list(unpack_from(f">{count}i", view, position))
-                position += count * 4
-            if position != tag_end:
-                raise DecodeError("eligible_leader_replicas: its size as a tagged field is wrong")
-        elif tag == 7:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.last_known_elr = None
-            else:
-                if count * 4 > end - position:
-                    raise DecodeError(f"last_known_elr: {count} elements, with {end - position} bytes left")
-                message.last_known_elr = list(unpack_from(f">{count}i", view, position))
-                position += count * 4
-            if position != tag_end:
-                raise DecodeError("last_known_elr: its size as a tagged field is wrong")
-        elif tag == 8:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.directories = None
-            else:
-                if count * 16 > end - position:
-                    raise DecodeError(f"directories: {count} elements, with {end - position} bytes left")
-                start = position
-                position += count * 16
-                message.directories = [bytes(view[at : at + 16]) for at in range(start, position, 16)]
-            if position != tag_end:
-                raise DecodeError("directories: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                position = tag_end
     return message, position
 
 
@@ -553,7 +565,7 @@ def _encode_partition_change_record_2(message: PartitionChangeRecord, out: bytea
                 tagged.append(count + 1)
             else:
                 write_uvarint(tagged, count + 1)
-            tagged += pack(f">{count}i", *message.isr)
+            tagged += PACK_INT32[count](*message.isr) if count < INT32_COUNT_READY else pack(f">{count}i", *message.isr)
             write_tagged(out, 0, tagged)
         if message.leader != -2:
             tagged = bytearray()
@@ -566,7 +578,7 @@ def _encode_partition_change_record_2(message: PartitionChangeRecord, out: bytea
                 tagged.append(count + 1)
             else:
                 write_uvarint(tagged, count + 1)
-            tagged += pack(f">{count}i", *message.replicas)
+            tagged += PACK_INT32[count](*message.replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.replicas)
             write_tagged(out, 2, tagged)
         if message.removing_replicas is not None:
             tagged = bytearray()
@@ -575,7 +587,7 @@ def _encode_partition_change_record_2(message: PartitionChangeRecord, out: bytea
                 tagged.append(count + 1)
             else:
                 write_uvarint(tagged, count + 1)
-            tagged += pack(f">{count}i", *message.removing_replicas)
+            tagged += PACK_INT32[count](*message.removing_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.removing_replicas)
             write_tagged(out, 3, tagged)
         if message.adding_replicas is not None:
             tagged = bytearray()
@@ -584,7 +596,7 @@ def _encode_partition_change_record_2(message: PartitionChangeRecord, out: bytea
                 tagged.append(count + 1)
             else:
                 write_uvarint(tagged, count + 1)
-            tagged += pack(f">{count}i", *message.adding_replicas)
+            tagged += PACK_INT32[count](*message.adding_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.adding_replicas)
             write_tagged(out, 4, tagged)
         if message.leader_recovery_state != -1:
             tagged = bytearray()
@@ -597,7 +609,7 @@ def _encode_partition_change_record_2(message: PartitionChangeRecord, out: bytea
                 tagged.append(count + 1)
             else:
                 write_uvarint(tagged, count + 1)
-            tagged += pack(f">{count}i", *message.eligible_leader_replicas)
+            tagged += PACK_INT32[count](*message.eligible_leader_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.eligible_leader_replicas)
             write_tagged(out, 6, tagged)
         if message.last_known_elr is not None:
             tagged = bytearray()
@@ -606,7 +618,7 @@ def _encode_partition_change_record_2(message: PartitionChangeRecord, out: bytea
                 tagged.append(count + 1)
             else:
                 write_uvarint(tagged, count + 1)
-            tagged += pack(f">{count}i", *message.last_known_elr)
+            tagged += PACK_INT32[count](*message.last_known_elr) if count < INT32_COUNT_READY else pack(f">{count}i", *message.last_known_elr)
             write_tagged(out, 7, tagged)
         if message.directories is not None:
             tagged = bytearray()

@@ -6,7 +6,16 @@ from __future__ import annotations
 from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, EncodeError, Message, UnsupportedVersionError
-from barnabas.protocol.primitives import new, read_tag, read_uvarint, write_tagged, write_uvarint
+from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
+    new,
+    read_tag,
+    read_uvarint,
+    write_tagged,
+    write_uvarint,
+)
 from barnabas.types import ZERO_UUID
 
 
@@ -86,7 +95,7 @@ def _decode_partition_record_0(view: memoryview, position: int) -> tuple[Partiti
     count -= 1
     if count * 4 > end - position or count < 0:
         raise DecodeError(f"replicas: {count} elements, with {end - position} bytes left")
-    message.replicas = list(unpack_from(f">{count}i", view, position))
+    message.replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
     position += count * 4
     count = view[position]
     if count > 127:
@@ -95,7 +104,7 @@ def _decode_partition_record_0(view: memoryview, position: int) -> tuple[Partiti
     count -= 1
     if count * 4 > end - position or count < 0:
         raise DecodeError(f"isr: {count} elements, with {end - position} bytes left")
-    message.isr = list(unpack_from(f">{count}i", view, position))
+    message.isr = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
     position += count * 4
     count = view[position]
     if count > 127:
@@ -104,7 +113,7 @@ def _decode_partition_record_0(view: memoryview, position: int) -> tuple[Partiti
     count -= 1
     if count * 4 > end - position or count < 0:
         raise DecodeError(f"removing_replicas: {count} elements, with {end - position} bytes left")
-    message.removing_replicas = list(unpack_from(f">{count}i", view, position))
+    message.removing_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
     position += count * 4
     count = view[position]
     if count > 127:
@@ -113,7 +122,7 @@ def _decode_partition_record_0(view: memoryview, position: int) -> tuple[Partiti
     count -= 1
     if count * 4 > end - position or count < 0:
         raise DecodeError(f"adding_replicas: {count} elements, with {end - position} bytes left")
-    message.adding_replicas = list(unpack_from(f">{count}i", view, position))
+    message.adding_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
     position += count * 4
     message.leader_recovery_state = 0
     message.leader, message.leader_epoch, message.partition_epoch, tags = _unpack_iiiB(view, position)
@@ -121,15 +130,16 @@ def _decode_partition_record_0(view: memoryview, position: int) -> tuple[Partiti
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            (message.leader_recovery_state,) = _unpack_b(view, position)
-            position += 1
-            if position != tag_end:
-                raise DecodeError("leader_recovery_state: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                (message.leader_recovery_state,) = _unpack_b(view, position)
+                position += 1
+                if position != tag_end:
+                    raise DecodeError("leader_recovery_state: its size as a tagged field is wrong")
+            else:
+                position = tag_end
     return message, position
 
 
@@ -148,25 +158,25 @@ def _encode_partition_record_0(message: PartitionRecord, out: bytearray) -> None
         out.append(count + 1)
     else:
         write_uvarint(out, count + 1)
-    out += pack(f">{count}i", *message.replicas)
+    out += PACK_INT32[count](*message.replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.replicas)
     count = len(message.isr)
     if count < 127:
         out.append(count + 1)
     else:
         write_uvarint(out, count + 1)
-    out += pack(f">{count}i", *message.isr)
+    out += PACK_INT32[count](*message.isr) if count < INT32_COUNT_READY else pack(f">{count}i", *message.isr)
     count = len(message.removing_replicas)
     if count < 127:
         out.append(count + 1)
     else:
         write_uvarint(out, count + 1)
-    out += pack(f">{count}i", *message.removing_replicas)
+    out += PACK_INT32[count](*message.removing_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.removing_replicas)
     count = len(message.adding_replicas)
     if count < 127:
         out.append(count + 1)
     else:
         write_uvarint(out, count + 1)
-    out += pack(f">{count}i", *message.adding_replicas)
+    out += PACK_INT32[count](*message.adding_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.adding_replicas)
     out += _pack_iii(message.leader, message.leader_epoch, message.partition_epoch)
     if message.leader_recovery_state != 0:
         out.append(1)
@@ -190,7 +200,7 @@ def _decode_partition_record_1(view: memoryview, position: int) -> tuple[Partiti
     count -= 1
     if count * 4 > end - position or count < 0:
         raise DecodeError(f"replicas: {count} elements, with {end - position} bytes left")
-    message.replicas = list(unpack_from(f">{count}i", view, position))
+    message.replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
     position += count * 4
     count = view[position]
     if count > 127:
@@ -199,7 +209,7 @@ def _decode_partition_record_1(view: memoryview, position: int) -> tuple[Partiti
     count -= 1
     if count * 4 > end - position or count < 0:
         raise DecodeError(f"isr: {count} elements, with {end - position} bytes left")
-    message.isr = list(unpack_from(f">{count}i", view, position))
+    message.isr = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
     position += count * 4
     count = view[position]
     if count > 127:
@@ -208,7 +218,7 @@ def _decode_partition_record_1(view: memoryview, position: int) -> tuple[Partiti
     count -= 1
     if count * 4 > end - position or count < 0:
         raise DecodeError(f"removing_replicas: {count} elements, with {end - position} bytes left")
-    message.removing_replicas = list(unpack_from(f">{count}i", view, position))
+    message.removing_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
     position += count * 4
     count = view[position]
     if count > 127:
@@ -217,7 +227,7 @@ def _decode_partition_record_1(view: memoryview, position: int) -> tuple[Partiti
     count -= 1
     if count * 4 > end - position or count < 0:
         raise DecodeError(f"adding_replicas: {count} elements, with {end - position} bytes left")
-    message.adding_replicas = list(unpack_from(f">{count}i", view, position))
+    message.adding_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
     position += count * 4
     message.leader, message.leader_epoch, message.partition_epoch, count = _unpack_iiiB(view, position)
     position += 12
@@ -235,15 +245,16 @@ def _decode_partition_record_1(view: memoryview, position: int) -> tuple[Partiti
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            (message.leader_recovery_state,) = _unpack_b(view, position)
-            position += 1
-            if position != tag_end:
-                raise DecodeError("leader_recovery_state: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                (message.leader_recovery_state,) = _unpack_b(view, position)
+                position += 1
+                if position != tag_end:
+                    raise DecodeError("leader_recovery_state: its size as a tagged field is wrong")
+            else:
+                position = tag_end
     return message, position
 
 
@@ -260,25 +271,25 @@ def _encode_partition_record_1(message: PartitionRecord, out: bytearray) -> None
         out.append(count + 1)
     else:
         write_uvarint(out, count + 1)
-    out += pack(f">{count}i", *message.replicas)
+    out += PACK_INT32[count](*message.replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.replicas)
     count = len(message.isr)
     if count < 127:
         out.append(count + 1)
     else:
         write_uvarint(out, count + 1)
-    out += pack(f">{count}i", *message.isr)
+    out += PACK_INT32[count](*message.isr) if count < INT32_COUNT_READY else pack(f">{count}i", *message.isr)
     count = len(message.removing_replicas)
     if count < 127:
         out.append(count + 1)
     else:
         write_uvarint(out, count + 1)
-    out += pack(f">{count}i", *message.removing_replicas)
+    out += PACK_INT32[count](*message.removing_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.removing_replicas)
     count = len(message.adding_replicas)
     if count < 127:
         out.append(count + 1)
     else:
         write_uvarint(out, count + 1)
-    out += pack(f">{count}i", *message.adding_replicas)
+    out += PACK_INT32[count](*message.adding_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.adding_replicas)
     count = len(message.directories)
     out += _pack_iii(message.leader, message.leader_epoch, message.partition_epoch)
     if count < 127:
@@ -309,7 +320,7 @@ def _decode_partition_record_2(view: memoryview, position: int) -> tuple[Partiti
     count -= 1
     if count * 4 > end - position or count < 0:
         raise DecodeError(f"replicas: {count} elements, with {end - position} bytes left")
-    message.replicas = list(unpack_from(f">{count}i", view, position))
+    message.replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
     position += count * 4
     count = view[position]
     if count > 127:
@@ -318,7 +329,7 @@ def _decode_partition_record_2(view: memoryview, position: int) -> tuple[Partiti
     count -= 1
     if count * 4 > end - position or count < 0:
         raise DecodeError(f"isr: {count} elements, with {end - position} bytes left")
-    message.isr = list(unpack_from(f">{count}i", view, position))
+    message.isr = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
     position += count * 4
     count = view[position]
     if count > 127:
@@ -327,7 +338,7 @@ def _decode_partition_record_2(view: memoryview, position: int) -> tuple[Partiti
     count -= 1
     if count * 4 > end - position or count < 0:
         raise DecodeError(f"removing_replicas: {count} elements, with {end - position} bytes left")
-    message.removing_replicas = list(unpack_from(f">{count}i", view, position))
+    message.removing_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
     position += count * 4
     count = view[position]
     if count > 127:
@@ -336,7 +347,7 @@ def _decode_partition_record_2(view: memoryview, position: int) -> tuple[Partiti
     count -= 1
     if count * 4 > end - position or count < 0:
         raise DecodeError(f"adding_replicas: {count} elements, with {end - position} bytes left")
-    message.adding_replicas = list(unpack_from(f">{count}i", view, position))
+    message.adding_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
     position += count * 4
     message.leader, message.leader_epoch, message.partition_epoch, count = _unpack_iiiB(view, position)
     position += 12
@@ -356,45 +367,46 @@ def _decode_partition_record_2(view: memoryview, position: int) -> tuple[Partiti
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            (message.leader_recovery_state,) = _unpack_b(view, position)
-            position += 1
-            if position != tag_end:
-                raise DecodeError("leader_recovery_state: its size as a tagged field is wrong")
-        elif tag == 1:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.eligible_leader_replicas = None
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                (message.leader_recovery_state,) = _unpack_b(view, position)
+                position += 1
+                if position != tag_end:
+                    raise DecodeError("leader_recovery_state: its size as a tagged field is wrong")
+            elif tag == 1:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.eligible_leader_replicas = None
+                else:
+                    if count * 4 > end - position:
+                        raise DecodeError(f"eligible_leader_replicas: {count} elements, with {end - position} bytes left")
+                    message.eligible_leader_replicas = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                    position += count * 4
+                if position != tag_end:
+                    raise DecodeError("eligible_leader_replicas: its size as a tagged field is wrong")
+            elif tag == 2:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.last_known_elr = None
+                else:
+                    if count * 4 > end - position:
+                        raise DecodeError(f"last_known_elr: {count} elements, with {end - position} bytes left")
+                    message.last_known_elr = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                    position += count * 4
+                if position != tag_end:
+                    raise DecodeError("last_known_elr: its size as a tagged field is wrong")
             else:
-                if count * 4 > end - position:
-                    raise DecodeError(f"eligible_leader_replicas: {count} elements, with {end - position} bytes left")
-                message.eligible_leader_replicas = list(unpack_from(f">{count}i", view, position))
-                position += count * 4
-            if position != tag_end:
-                raise DecodeError("eligible_leader_replicas: its size as a tagged field is wrong")
-        elif tag == 2:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.last_known_elr = None
-            else:
-                if count * 4 > end - position:
-                    raise DecodeError(f"last_known_elr: {count} elements, with {end - position} bytes left")
-                message.last_known_elr = list(unpack_from(f">{count}i", view, position))
-                position += count * 4
-            if position != tag_end:
-                raise DecodeError("last_known_elr: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                position = tag_end
     return message, position
 
 
@@ -407,25 +419,25 @@ def _encode_partition_record_2(message: PartitionRecord, out: bytearray) -> None
         out.append(count + 1)
     else:
         write_uvarint(out, count + 1)
-    out += pack(f">{count}i", *message.replicas)
+    out += PACK_INT32[count](*message.replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.replicas)
     count = len(message.isr)
     if count < 127:
         out.append(count + 1)
     else:
         write_uvarint(out, count + 1)
-    out += pack(f">{count}i", *message.isr)
+    out += PACK_INT32[count](*message.isr) if count < INT32_COUNT_READY else pack(f">{count}i", *message.isr)
     count = len(message.removing_replicas)
     if count < 127:
         out.append(count + 1)
     else:
         write_uvarint(out, count + 1)
-    out += pack(f">{count}i", *message.removing_replicas)
+    out += PACK_INT32[count](*message.removing_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.removing_replicas)
     count = len(message.adding_replicas)
     if count < 127:
         out.append(count + 1)
     else:
         write_uvarint(out, count + 1)
-    out += pack(f">{count}i", *message.adding_replicas)
+    out += PACK_INT32[count](*message.adding_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.adding_replicas)
     count = len(message.directories)
     out += _pack_iii(message.leader, message.leader_epoch, message.partition_epoch)
     if count < 127:
@@ -449,7 +461,7 @@ def _encode_partition_record_2(message: PartitionRecord, out: bytearray) -> None
                 tagged.append(count + 1)
             else:
                 write_uvarint(tagged, count + 1)
-            tagged += pack(f">{count}i", *message.eligible_leader_replicas)
+            tagged += PACK_INT32[count](*message.eligible_leader_replicas) if count < INT32_COUNT_READY else pack(f">{count}i", *message.eligible_leader_replicas)
             write_tagged(out, 1, tagged)
         if message.last_known_elr is not None:
             tagged = bytearray()
@@ -458,7 +470,7 @@ def _encode_partition_record_2(message: PartitionRecord, out: bytearray) -> None
                 tagged.append(count + 1)
             else:
                 write_uvarint(tagged, count + 1)
-            tagged += pack(f">{count}i", *message.last_known_elr)
+            tagged += PACK_INT32[count](*message.last_known_elr) if count < INT32_COUNT_READY else pack(f">{count}i", *message.last_known_elr)
             write_tagged(out, 2, tagged)
     else:
         out.append(0)

@@ -913,19 +913,20 @@ def _decode_produce_response_10(view: memoryview, position: int) -> tuple[Produc
             if tags > 127:
                 tags, position = read_uvarint(view, position)
             position += 1
-            for _ in range(tags):
-                tag, position, tag_end = read_tag(view, position, end)
-                if tag == 0:
-                    leader_id_and_epoch = new(LeaderIdAndEpoch)
-                    leader_id_and_epoch.leader_id, leader_id_and_epoch.leader_epoch, tags = _unpack_iiB(view, position)
-                    position += 9
-                    if tags:
-                        position = skip_tags(view, position - 1, end)
-                    partition_produce_response.current_leader = leader_id_and_epoch
-                    if position != tag_end:
-                        raise DecodeError("current_leader: its size as a tagged field is wrong")
-                else:
-                    position = tag_end
+            if tags:
+                for _ in range(tags):
+                    tag, position, tag_end = read_tag(view, position, end)
+                    if tag == 0:
+                        leader_id_and_epoch = new(LeaderIdAndEpoch)
+                        leader_id_and_epoch.leader_id, leader_id_and_epoch.leader_epoch, tags = _unpack_iiB(view, position)
+                        position += 9
+                        if tags:
+                            position = skip_tags(view, position - 1, end)
+                        partition_produce_response.current_leader = leader_id_and_epoch
+                        if position != tag_end:
+                            raise DecodeError("current_leader: its size as a tagged field is wrong")
+                    else:
+                        position = tag_end
             topic_produce_response.partition_responses.append(partition_produce_response)
         if view[position]:
             position = skip_tags(view, position, end)
@@ -938,50 +939,51 @@ def _decode_produce_response_10(view: memoryview, position: int) -> tuple[Produc
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count * 11 > end - position or count < 0:
-                raise DecodeError(f"node_endpoints: {count} elements, with {end - position} bytes left")
-            message.node_endpoints = []
-            for _ in range(count):
-                node_endpoint = new(NodeEndpoint)
-                node_endpoint.node_id, size = _unpack_iB(view, position)
-                position += 4
-                if size > 127:
-                    size, position = read_string_size(view, position)
-                start = position + 1
-                position += size
-                if position > end or size == 0:
-                    raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-                node_endpoint.host = str(view[start:position], "utf-8")
-                node_endpoint.port, size = _unpack_iB(view, position)
-                position += 4
-                if size > 127:
-                    size, position = read_string_size(view, position)
-                if size == 0:
-                    node_endpoint.rack = None
-                    position += 1
-                else:
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count * 11 > end - position or count < 0:
+                    raise DecodeError(f"node_endpoints: {count} elements, with {end - position} bytes left")
+                message.node_endpoints = []
+                for _ in range(count):
+                    node_endpoint = new(NodeEndpoint)
+                    node_endpoint.node_id, size = _unpack_iB(view, position)
+                    position += 4
+                    if size > 127:
+                        size, position = read_string_size(view, position)
                     start = position + 1
                     position += size
-                    if position > end:
-                        raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-                    node_endpoint.rack = str(view[start:position], "utf-8")
-                if view[position]:
-                    position = skip_tags(view, position, end)
-                else:
-                    position += 1
-                message.node_endpoints.append(node_endpoint)
-            if position != tag_end:
-                raise DecodeError("node_endpoints: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                    if position > end or size == 0:
+                        raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
+                    node_endpoint.host = str(view[start:position], "utf-8")
+                    node_endpoint.port, size = _unpack_iB(view, position)
+                    position += 4
+                    if size > 127:
+                        size, position = read_string_size(view, position)
+                    if size == 0:
+                        node_endpoint.rack = None
+                        position += 1
+                    else:
+                        start = position + 1
+                        position += size
+                        if position > end:
+                            raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
+                        node_endpoint.rack = str(view[start:position], "utf-8")
+                    if view[position]:
+                        position = skip_tags(view, position, end)
+                    else:
+                        position += 1
+                    message.node_endpoints.append(node_endpoint)
+                if position != tag_end:
+                    raise DecodeError("node_endpoints: its size as a tagged field is wrong")
+            else:
+                position = tag_end
     return message, position
 
 
@@ -1149,19 +1151,20 @@ def _decode_produce_response_13(view: memoryview, position: int) -> tuple[Produc
             if tags > 127:
                 tags, position = read_uvarint(view, position)
             position += 1
-            for _ in range(tags):
-                tag, position, tag_end = read_tag(view, position, end)
-                if tag == 0:
-                    leader_id_and_epoch = new(LeaderIdAndEpoch)
-                    leader_id_and_epoch.leader_id, leader_id_and_epoch.leader_epoch, tags = _unpack_iiB(view, position)
-                    position += 9
-                    if tags:
-                        position = skip_tags(view, position - 1, end)
-                    partition_produce_response.current_leader = leader_id_and_epoch
-                    if position != tag_end:
-                        raise DecodeError("current_leader: its size as a tagged field is wrong")
-                else:
-                    position = tag_end
+            if tags:
+                for _ in range(tags):
+                    tag, position, tag_end = read_tag(view, position, end)
+                    if tag == 0:
+                        leader_id_and_epoch = new(LeaderIdAndEpoch)
+                        leader_id_and_epoch.leader_id, leader_id_and_epoch.leader_epoch, tags = _unpack_iiB(view, position)
+                        position += 9
+                        if tags:
+                            position = skip_tags(view, position - 1, end)
+                        partition_produce_response.current_leader = leader_id_and_epoch
+                        if position != tag_end:
+                            raise DecodeError("current_leader: its size as a tagged field is wrong")
+                    else:
+                        position = tag_end
             topic_produce_response.partition_responses.append(partition_produce_response)
         if view[position]:
             position = skip_tags(view, position, end)
@@ -1174,50 +1177,51 @@ def _decode_produce_response_13(view: memoryview, position: int) -> tuple[Produc
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count * 11 > end - position or count < 0:
-                raise DecodeError(f"node_endpoints: {count} elements, with {end - position} bytes left")
-            message.node_endpoints = []
-            for _ in range(count):
-                node_endpoint = new(NodeEndpoint)
-                node_endpoint.node_id, size = _unpack_iB(view, position)
-                position += 4
-                if size > 127:
-                    size, position = read_string_size(view, position)
-                start = position + 1
-                position += size
-                if position > end or size == 0:
-                    raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-                node_endpoint.host = str(view[start:position], "utf-8")
-                node_endpoint.port, size = _unpack_iB(view, position)
-                position += 4
-                if size > 127:
-                    size, position = read_string_size(view, position)
-                if size == 0:
-                    node_endpoint.rack = None
-                    position += 1
-                else:
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count * 11 > end - position or count < 0:
+                    raise DecodeError(f"node_endpoints: {count} elements, with {end - position} bytes left")
+                message.node_endpoints = []
+                for _ in range(count):
+                    node_endpoint = new(NodeEndpoint)
+                    node_endpoint.node_id, size = _unpack_iB(view, position)
+                    position += 4
+                    if size > 127:
+                        size, position = read_string_size(view, position)
                     start = position + 1
                     position += size
-                    if position > end:
-                        raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-                    node_endpoint.rack = str(view[start:position], "utf-8")
-                if view[position]:
-                    position = skip_tags(view, position, end)
-                else:
-                    position += 1
-                message.node_endpoints.append(node_endpoint)
-            if position != tag_end:
-                raise DecodeError("node_endpoints: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                    if position > end or size == 0:
+                        raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
+                    node_endpoint.host = str(view[start:position], "utf-8")
+                    node_endpoint.port, size = _unpack_iB(view, position)
+                    position += 4
+                    if size > 127:
+                        size, position = read_string_size(view, position)
+                    if size == 0:
+                        node_endpoint.rack = None
+                        position += 1
+                    else:
+                        start = position + 1
+                        position += size
+                        if position > end:
+                            raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
+                        node_endpoint.rack = str(view[start:position], "utf-8")
+                    if view[position]:
+                        position = skip_tags(view, position, end)
+                    else:
+                        position += 1
+                    message.node_endpoints.append(node_endpoint)
+                if position != tag_end:
+                    raise DecodeError("node_endpoints: its size as a tagged field is wrong")
+            else:
+                position = tag_end
     return message, position
 
 

@@ -605,23 +605,24 @@ def _decode_register_broker_record_3(view: memoryview, position: int) -> tuple[R
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count * 16 > end - position or count < 0:
-                raise DecodeError(f"log_dirs: {count} elements, with {end - position} bytes left")
-            start = position
-            position += count * 16
-            message.log_dirs = [bytes(view[at : at + 16]) for at in range(start, position, 16)]
-            if position != tag_end:
-                raise DecodeError("log_dirs: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count * 16 > end - position or count < 0:
+                    raise DecodeError(f"log_dirs: {count} elements, with {end - position} bytes left")
+                start = position
+                position += count * 16
+                message.log_dirs = [bytes(view[at : at + 16]) for at in range(start, position, 16)]
+                if position != tag_end:
+                    raise DecodeError("log_dirs: its size as a tagged field is wrong")
+            else:
+                position = tag_end
     return message, position
 
 
@@ -771,39 +772,40 @@ def _decode_register_broker_record_4(view: memoryview, position: int) -> tuple[R
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count * 16 > end - position or count < 0:
-                raise DecodeError(f"log_dirs: {count} elements, with {end - position} bytes left")
-            start = position
-            position += count * 16
-            message.log_dirs = [bytes(view[at : at + 16]) for at in range(start, position, 16)]
-            if position != tag_end:
-                raise DecodeError("log_dirs: its size as a tagged field is wrong")
-        elif tag == 1:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.cordoned_log_dirs = None
-            else:
-                if count * 16 > end - position:
-                    raise DecodeError(f"cordoned_log_dirs: {count} elements, with {end - position} bytes left")
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count * 16 > end - position or count < 0:
+                    raise DecodeError(f"log_dirs: {count} elements, with {end - position} bytes left")
                 start = position
                 position += count * 16
-                message.cordoned_log_dirs = [bytes(view[at : at + 16]) for at in range(start, position, 16)]
-            if position != tag_end:
-                raise DecodeError("cordoned_log_dirs: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                message.log_dirs = [bytes(view[at : at + 16]) for at in range(start, position, 16)]
+                if position != tag_end:
+                    raise DecodeError("log_dirs: its size as a tagged field is wrong")
+            elif tag == 1:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.cordoned_log_dirs = None
+                else:
+                    if count * 16 > end - position:
+                        raise DecodeError(f"cordoned_log_dirs: {count} elements, with {end - position} bytes left")
+                    start = position
+                    position += count * 16
+                    message.cordoned_log_dirs = [bytes(view[at : at + 16]) for at in range(start, position, 16)]
+                if position != tag_end:
+                    raise DecodeError("cordoned_log_dirs: its size as a tagged field is wrong")
+            else:
+                position = tag_end
     return message, position
 
 

@@ -120,15 +120,16 @@ def _decode_remote_log_segment_metadata_snapshot_record_0(view: memoryview, posi
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            message.txn_index_empty = view[position] != 0
-            position += 1
-            if position != tag_end:
-                raise DecodeError("txn_index_empty: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                message.txn_index_empty = view[position] != 0
+                position += 1
+                if position != tag_end:
+                    raise DecodeError("txn_index_empty: its size as a tagged field is wrong")
+            else:
+                position = tag_end
     return message, position
 
 

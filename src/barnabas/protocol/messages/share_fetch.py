@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, EncodeError, Message, Structure, UnsupportedVersionError
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     Records,
     new,
     read_string_size,
@@ -374,7 +377,7 @@ def _decode_share_fetch_request_1(view: memoryview, position: int) -> tuple[Shar
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        forgotten_topic.partitions = list(unpack_from(f">{count}i", view, position))
+        forgotten_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         if view[position]:
             position = skip_tags(view, position, end)
@@ -458,7 +461,7 @@ def _encode_share_fetch_request_1(message: ShareFetchRequest, out: bytearray) ->
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *forgotten_topic.partitions)
+        out += PACK_INT32[count](*forgotten_topic.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *forgotten_topic.partitions)
         out.append(0)
     out.append(0)
 
@@ -566,7 +569,7 @@ def _decode_share_fetch_request_2(view: memoryview, position: int) -> tuple[Shar
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        forgotten_topic.partitions = list(unpack_from(f">{count}i", view, position))
+        forgotten_topic.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         if view[position]:
             position = skip_tags(view, position, end)
@@ -648,7 +651,7 @@ def _encode_share_fetch_request_2(message: ShareFetchRequest, out: bytearray) ->
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *forgotten_topic.partitions)
+        out += PACK_INT32[count](*forgotten_topic.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *forgotten_topic.partitions)
         out.append(0)
     out.append(0)
 

@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, EncodeError, Message, Structure
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -267,7 +270,7 @@ def _decode_share_group_heartbeat_response_1(view: memoryview, position: int) ->
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            topic_partitions.partitions = list(unpack_from(f">{count}i", view, position))
+            topic_partitions.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -328,7 +331,7 @@ def _encode_share_group_heartbeat_response_1(message: ShareGroupHeartbeatRespons
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *topic_partitions.partitions)
+            out += PACK_INT32[count](*topic_partitions.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *topic_partitions.partitions)
             out.append(0)
         out.append(0)
     out.append(0)

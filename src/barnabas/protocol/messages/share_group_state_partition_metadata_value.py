@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, EncodeError, Message, Structure
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -98,7 +101,7 @@ def _decode_share_group_state_partition_metadata_value_0(view: memoryview, posit
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        topic_partitions_info.partitions = list(unpack_from(f">{count}i", view, position))
+        topic_partitions_info.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         if view[position]:
             position = skip_tags(view, position, end)
@@ -131,7 +134,7 @@ def _decode_share_group_state_partition_metadata_value_0(view: memoryview, posit
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        topic_partitions_info.partitions = list(unpack_from(f">{count}i", view, position))
+        topic_partitions_info.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         if view[position]:
             position = skip_tags(view, position, end)
@@ -191,7 +194,7 @@ def _encode_share_group_state_partition_metadata_value_0(message: ShareGroupStat
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *topic_partitions_info.partitions)
+        out += PACK_INT32[count](*topic_partitions_info.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *topic_partitions_info.partitions)
         out.append(0)
     count = len(message.initialized_topics)
     if count < 127:
@@ -214,7 +217,7 @@ def _encode_share_group_state_partition_metadata_value_0(message: ShareGroupStat
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *topic_partitions_info.partitions)
+        out += PACK_INT32[count](*topic_partitions_info.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *topic_partitions_info.partitions)
         out.append(0)
     count = len(message.deleting_topics)
     if count < 127:

@@ -6,7 +6,15 @@ from __future__ import annotations
 from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, EncodeError, Message, Structure
-from barnabas.protocol.primitives import new, read_uvarint, skip_tags, write_uvarint
+from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
+    new,
+    read_uvarint,
+    skip_tags,
+    write_uvarint,
+)
 from barnabas.types import ZERO_UUID
 
 
@@ -64,7 +72,7 @@ def _decode_share_group_target_assignment_member_value_0(view: memoryview, posit
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        topic_partition.partitions = list(unpack_from(f">{count}i", view, position))
+        topic_partition.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         if view[position]:
             position = skip_tags(view, position, end)
@@ -93,7 +101,7 @@ def _encode_share_group_target_assignment_member_value_0(message: ShareGroupTarg
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *topic_partition.partitions)
+        out += PACK_INT32[count](*topic_partition.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *topic_partition.partitions)
         out.append(0)
     out.append(0)
 

@@ -97,15 +97,16 @@ def _decode_share_snapshot_value_0(view: memoryview, position: int) -> tuple[Sha
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            (message.delivery_complete_count,) = _unpack_i(view, position)
-            position += 4
-            if position != tag_end:
-                raise DecodeError("delivery_complete_count: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                (message.delivery_complete_count,) = _unpack_i(view, position)
+                position += 4
+                if position != tag_end:
+                    raise DecodeError("delivery_complete_count: its size as a tagged field is wrong")
+            else:
+                position = tag_end
     return message, position
 
 

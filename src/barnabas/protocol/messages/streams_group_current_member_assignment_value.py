@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, Message, Structure
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_tag,
@@ -108,32 +111,33 @@ def _decode_streams_group_current_member_assignment_value_0(view: memoryview, po
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+        task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         task_ids.assignment_epochs = []
         tags = view[position]
         if tags > 127:
             tags, position = read_uvarint(view, position)
         position += 1
-        for _ in range(tags):
-            tag, position, tag_end = read_tag(view, position, end)
-            if tag == 0:
-                count = view[position]
-                if count > 127:
-                    count, position = read_uvarint(view, position)
-                position += 1
-                count -= 1
-                if count < 0:
-                    task_ids.assignment_epochs = None
+        if tags:
+            for _ in range(tags):
+                tag, position, tag_end = read_tag(view, position, end)
+                if tag == 0:
+                    count = view[position]
+                    if count > 127:
+                        count, position = read_uvarint(view, position)
+                    position += 1
+                    count -= 1
+                    if count < 0:
+                        task_ids.assignment_epochs = None
+                    else:
+                        if count * 4 > end - position:
+                            raise DecodeError(f"assignment_epochs: {count} elements, with {end - position} bytes left")
+                        task_ids.assignment_epochs = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                        position += count * 4
+                    if position != tag_end:
+                        raise DecodeError("assignment_epochs: its size as a tagged field is wrong")
                 else:
-                    if count * 4 > end - position:
-                        raise DecodeError(f"assignment_epochs: {count} elements, with {end - position} bytes left")
-                    task_ids.assignment_epochs = list(unpack_from(f">{count}i", view, position))
-                    position += count * 4
-                if position != tag_end:
-                    raise DecodeError("assignment_epochs: its size as a tagged field is wrong")
-            else:
-                position = tag_end
+                    position = tag_end
         message.active_tasks.append(task_ids)
     count = view[position]
     if count > 127:
@@ -160,32 +164,33 @@ def _decode_streams_group_current_member_assignment_value_0(view: memoryview, po
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+        task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         task_ids.assignment_epochs = []
         tags = view[position]
         if tags > 127:
             tags, position = read_uvarint(view, position)
         position += 1
-        for _ in range(tags):
-            tag, position, tag_end = read_tag(view, position, end)
-            if tag == 0:
-                count = view[position]
-                if count > 127:
-                    count, position = read_uvarint(view, position)
-                position += 1
-                count -= 1
-                if count < 0:
-                    task_ids.assignment_epochs = None
+        if tags:
+            for _ in range(tags):
+                tag, position, tag_end = read_tag(view, position, end)
+                if tag == 0:
+                    count = view[position]
+                    if count > 127:
+                        count, position = read_uvarint(view, position)
+                    position += 1
+                    count -= 1
+                    if count < 0:
+                        task_ids.assignment_epochs = None
+                    else:
+                        if count * 4 > end - position:
+                            raise DecodeError(f"assignment_epochs: {count} elements, with {end - position} bytes left")
+                        task_ids.assignment_epochs = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                        position += count * 4
+                    if position != tag_end:
+                        raise DecodeError("assignment_epochs: its size as a tagged field is wrong")
                 else:
-                    if count * 4 > end - position:
-                        raise DecodeError(f"assignment_epochs: {count} elements, with {end - position} bytes left")
-                    task_ids.assignment_epochs = list(unpack_from(f">{count}i", view, position))
-                    position += count * 4
-                if position != tag_end:
-                    raise DecodeError("assignment_epochs: its size as a tagged field is wrong")
-            else:
-                position = tag_end
+                    position = tag_end
         message.standby_tasks.append(task_ids)
     count = view[position]
     if count > 127:
@@ -212,32 +217,33 @@ def _decode_streams_group_current_member_assignment_value_0(view: memoryview, po
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+        task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         task_ids.assignment_epochs = []
         tags = view[position]
         if tags > 127:
             tags, position = read_uvarint(view, position)
         position += 1
-        for _ in range(tags):
-            tag, position, tag_end = read_tag(view, position, end)
-            if tag == 0:
-                count = view[position]
-                if count > 127:
-                    count, position = read_uvarint(view, position)
-                position += 1
-                count -= 1
-                if count < 0:
-                    task_ids.assignment_epochs = None
+        if tags:
+            for _ in range(tags):
+                tag, position, tag_end = read_tag(view, position, end)
+                if tag == 0:
+                    count = view[position]
+                    if count > 127:
+                        count, position = read_uvarint(view, position)
+                    position += 1
+                    count -= 1
+                    if count < 0:
+                        task_ids.assignment_epochs = None
+                    else:
+                        if count * 4 > end - position:
+                            raise DecodeError(f"assignment_epochs: {count} elements, with {end - position} bytes left")
+                        task_ids.assignment_epochs = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                        position += count * 4
+                    if position != tag_end:
+                        raise DecodeError("assignment_epochs: its size as a tagged field is wrong")
                 else:
-                    if count * 4 > end - position:
-                        raise DecodeError(f"assignment_epochs: {count} elements, with {end - position} bytes left")
-                    task_ids.assignment_epochs = list(unpack_from(f">{count}i", view, position))
-                    position += count * 4
-                if position != tag_end:
-                    raise DecodeError("assignment_epochs: its size as a tagged field is wrong")
-            else:
-                position = tag_end
+                    position = tag_end
         message.warmup_tasks.append(task_ids)
     count = view[position]
     if count > 127:
@@ -264,32 +270,33 @@ def _decode_streams_group_current_member_assignment_value_0(view: memoryview, po
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+        task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         task_ids.assignment_epochs = []
         tags = view[position]
         if tags > 127:
             tags, position = read_uvarint(view, position)
         position += 1
-        for _ in range(tags):
-            tag, position, tag_end = read_tag(view, position, end)
-            if tag == 0:
-                count = view[position]
-                if count > 127:
-                    count, position = read_uvarint(view, position)
-                position += 1
-                count -= 1
-                if count < 0:
-                    task_ids.assignment_epochs = None
+        if tags:
+            for _ in range(tags):
+                tag, position, tag_end = read_tag(view, position, end)
+                if tag == 0:
+                    count = view[position]
+                    if count > 127:
+                        count, position = read_uvarint(view, position)
+                    position += 1
+                    count -= 1
+                    if count < 0:
+                        task_ids.assignment_epochs = None
+                    else:
+                        if count * 4 > end - position:
+                            raise DecodeError(f"assignment_epochs: {count} elements, with {end - position} bytes left")
+                        task_ids.assignment_epochs = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                        position += count * 4
+                    if position != tag_end:
+                        raise DecodeError("assignment_epochs: its size as a tagged field is wrong")
                 else:
-                    if count * 4 > end - position:
-                        raise DecodeError(f"assignment_epochs: {count} elements, with {end - position} bytes left")
-                    task_ids.assignment_epochs = list(unpack_from(f">{count}i", view, position))
-                    position += count * 4
-                if position != tag_end:
-                    raise DecodeError("assignment_epochs: its size as a tagged field is wrong")
-            else:
-                position = tag_end
+                    position = tag_end
         message.active_tasks_pending_revocation.append(task_ids)
     count = view[position]
     if count > 127:
@@ -316,32 +323,33 @@ def _decode_streams_group_current_member_assignment_value_0(view: memoryview, po
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+        task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         task_ids.assignment_epochs = []
         tags = view[position]
         if tags > 127:
             tags, position = read_uvarint(view, position)
         position += 1
-        for _ in range(tags):
-            tag, position, tag_end = read_tag(view, position, end)
-            if tag == 0:
-                count = view[position]
-                if count > 127:
-                    count, position = read_uvarint(view, position)
-                position += 1
-                count -= 1
-                if count < 0:
-                    task_ids.assignment_epochs = None
+        if tags:
+            for _ in range(tags):
+                tag, position, tag_end = read_tag(view, position, end)
+                if tag == 0:
+                    count = view[position]
+                    if count > 127:
+                        count, position = read_uvarint(view, position)
+                    position += 1
+                    count -= 1
+                    if count < 0:
+                        task_ids.assignment_epochs = None
+                    else:
+                        if count * 4 > end - position:
+                            raise DecodeError(f"assignment_epochs: {count} elements, with {end - position} bytes left")
+                        task_ids.assignment_epochs = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                        position += count * 4
+                    if position != tag_end:
+                        raise DecodeError("assignment_epochs: its size as a tagged field is wrong")
                 else:
-                    if count * 4 > end - position:
-                        raise DecodeError(f"assignment_epochs: {count} elements, with {end - position} bytes left")
-                    task_ids.assignment_epochs = list(unpack_from(f">{count}i", view, position))
-                    position += count * 4
-                if position != tag_end:
-                    raise DecodeError("assignment_epochs: its size as a tagged field is wrong")
-            else:
-                position = tag_end
+                    position = tag_end
         message.standby_tasks_pending_revocation.append(task_ids)
     count = view[position]
     if count > 127:
@@ -368,32 +376,33 @@ def _decode_streams_group_current_member_assignment_value_0(view: memoryview, po
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+        task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         task_ids.assignment_epochs = []
         tags = view[position]
         if tags > 127:
             tags, position = read_uvarint(view, position)
         position += 1
-        for _ in range(tags):
-            tag, position, tag_end = read_tag(view, position, end)
-            if tag == 0:
-                count = view[position]
-                if count > 127:
-                    count, position = read_uvarint(view, position)
-                position += 1
-                count -= 1
-                if count < 0:
-                    task_ids.assignment_epochs = None
+        if tags:
+            for _ in range(tags):
+                tag, position, tag_end = read_tag(view, position, end)
+                if tag == 0:
+                    count = view[position]
+                    if count > 127:
+                        count, position = read_uvarint(view, position)
+                    position += 1
+                    count -= 1
+                    if count < 0:
+                        task_ids.assignment_epochs = None
+                    else:
+                        if count * 4 > end - position:
+                            raise DecodeError(f"assignment_epochs: {count} elements, with {end - position} bytes left")
+                        task_ids.assignment_epochs = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
+                        position += count * 4
+                    if position != tag_end:
+                        raise DecodeError("assignment_epochs: its size as a tagged field is wrong")
                 else:
-                    if count * 4 > end - position:
-                        raise DecodeError(f"assignment_epochs: {count} elements, with {end - position} bytes left")
-                    task_ids.assignment_epochs = list(unpack_from(f">{count}i", view, position))
-                    position += count * 4
-                if position != tag_end:
-                    raise DecodeError("assignment_epochs: its size as a tagged field is wrong")
-            else:
-                position = tag_end
+                    position = tag_end
         message.warmup_tasks_pending_revocation.append(task_ids)
     if view[position]:
         position = skip_tags(view, position, end)
@@ -422,7 +431,7 @@ def _encode_streams_group_current_member_assignment_value_0(message: StreamsGrou
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *task_ids.partitions)
+        out += PACK_INT32[count](*task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.partitions)
         if task_ids.assignment_epochs != []:
             out.append(1)
             tagged = bytearray()
@@ -434,7 +443,7 @@ def _encode_streams_group_current_member_assignment_value_0(message: StreamsGrou
                     tagged.append(count + 1)
                 else:
                     write_uvarint(tagged, count + 1)
-                tagged += pack(f">{count}i", *task_ids.assignment_epochs)
+                tagged += PACK_INT32[count](*task_ids.assignment_epochs) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.assignment_epochs)
             write_tagged(out, 0, tagged)
         else:
             out.append(0)
@@ -456,7 +465,7 @@ def _encode_streams_group_current_member_assignment_value_0(message: StreamsGrou
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *task_ids.partitions)
+        out += PACK_INT32[count](*task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.partitions)
         if task_ids.assignment_epochs != []:
             out.append(1)
             tagged = bytearray()
@@ -468,7 +477,7 @@ def _encode_streams_group_current_member_assignment_value_0(message: StreamsGrou
                     tagged.append(count + 1)
                 else:
                     write_uvarint(tagged, count + 1)
-                tagged += pack(f">{count}i", *task_ids.assignment_epochs)
+                tagged += PACK_INT32[count](*task_ids.assignment_epochs) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.assignment_epochs)
             write_tagged(out, 0, tagged)
         else:
             out.append(0)
@@ -490,7 +499,7 @@ def _encode_streams_group_current_member_assignment_value_0(message: StreamsGrou
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *task_ids.partitions)
+        out += PACK_INT32[count](*task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.partitions)
         if task_ids.assignment_epochs != []:
             out.append(1)
             tagged = bytearray()
@@ -502,7 +511,7 @@ def _encode_streams_group_current_member_assignment_value_0(message: StreamsGrou
                     tagged.append(count + 1)
                 else:
                     write_uvarint(tagged, count + 1)
-                tagged += pack(f">{count}i", *task_ids.assignment_epochs)
+                tagged += PACK_INT32[count](*task_ids.assignment_epochs) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.assignment_epochs)
             write_tagged(out, 0, tagged)
         else:
             out.append(0)
@@ -524,7 +533,7 @@ def _encode_streams_group_current_member_assignment_value_0(message: StreamsGrou
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *task_ids.partitions)
+        out += PACK_INT32[count](*task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.partitions)
         if task_ids.assignment_epochs != []:
             out.append(1)
             tagged = bytearray()
@@ -536,7 +545,7 @@ def _encode_streams_group_current_member_assignment_value_0(message: StreamsGrou
                     tagged.append(count + 1)
                 else:
                     write_uvarint(tagged, count + 1)
-                tagged += pack(f">{count}i", *task_ids.assignment_epochs)
+                tagged += PACK_INT32[count](*task_ids.assignment_epochs) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.assignment_epochs)
             write_tagged(out, 0, tagged)
         else:
             out.append(0)
@@ -558,7 +567,7 @@ def _encode_streams_group_current_member_assignment_value_0(message: StreamsGrou
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *task_ids.partitions)
+        out += PACK_INT32[count](*task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.partitions)
         if task_ids.assignment_epochs != []:
             out.append(1)
             tagged = bytearray()
@@ -570,7 +579,7 @@ def _encode_streams_group_current_member_assignment_value_0(message: StreamsGrou
                     tagged.append(count + 1)
                 else:
                     write_uvarint(tagged, count + 1)
-                tagged += pack(f">{count}i", *task_ids.assignment_epochs)
+                tagged += PACK_INT32[count](*task_ids.assignment_epochs) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.assignment_epochs)
             write_tagged(out, 0, tagged)
         else:
             out.append(0)
@@ -592,7 +601,7 @@ def _encode_streams_group_current_member_assignment_value_0(message: StreamsGrou
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *task_ids.partitions)
+        out += PACK_INT32[count](*task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.partitions)
         if task_ids.assignment_epochs != []:
             out.append(1)
             tagged = bytearray()
@@ -604,7 +613,7 @@ def _encode_streams_group_current_member_assignment_value_0(message: StreamsGrou
                     tagged.append(count + 1)
                 else:
                     write_uvarint(tagged, count + 1)
-                tagged += pack(f">{count}i", *task_ids.assignment_epochs)
+                tagged += PACK_INT32[count](*task_ids.assignment_epochs) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.assignment_epochs)
             write_tagged(out, 0, tagged)
         else:
             out.append(0)

@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, Message, Structure
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -746,7 +749,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 count -= 1
                 if count * 4 > end - position or count < 0:
                     raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-                task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+                task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
                 if view[position]:
                     position = skip_tags(view, position, end)
@@ -778,7 +781,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 count -= 1
                 if count * 4 > end - position or count < 0:
                     raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-                task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+                task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
                 if view[position]:
                     position = skip_tags(view, position, end)
@@ -810,7 +813,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 count -= 1
                 if count * 4 > end - position or count < 0:
                     raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-                task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+                task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
                 if view[position]:
                     position = skip_tags(view, position, end)
@@ -848,7 +851,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 count -= 1
                 if count * 4 > end - position or count < 0:
                     raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-                task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+                task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
                 if view[position]:
                     position = skip_tags(view, position, end)
@@ -880,7 +883,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 count -= 1
                 if count * 4 > end - position or count < 0:
                     raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-                task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+                task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
                 if view[position]:
                     position = skip_tags(view, position, end)
@@ -912,7 +915,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 count -= 1
                 if count * 4 > end - position or count < 0:
                     raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-                task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+                task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
                 if view[position]:
                     position = skip_tags(view, position, end)
@@ -1234,7 +1237,7 @@ def _encode_streams_group_describe_response_0(message: StreamsGroupDescribeRespo
                     out.append(count + 1)
                 else:
                     write_uvarint(out, count + 1)
-                out += pack(f">{count}i", *task_ids.partitions)
+                out += PACK_INT32[count](*task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.partitions)
                 out.append(0)
             count = len(assignment.standby_tasks)
             if count < 127:
@@ -1254,7 +1257,7 @@ def _encode_streams_group_describe_response_0(message: StreamsGroupDescribeRespo
                     out.append(count + 1)
                 else:
                     write_uvarint(out, count + 1)
-                out += pack(f">{count}i", *task_ids.partitions)
+                out += PACK_INT32[count](*task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.partitions)
                 out.append(0)
             count = len(assignment.warmup_tasks)
             if count < 127:
@@ -1274,7 +1277,7 @@ def _encode_streams_group_describe_response_0(message: StreamsGroupDescribeRespo
                     out.append(count + 1)
                 else:
                     write_uvarint(out, count + 1)
-                out += pack(f">{count}i", *task_ids.partitions)
+                out += PACK_INT32[count](*task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.partitions)
                 out.append(0)
             assignment = member.target_assignment
             count = len(assignment.active_tasks)
@@ -1296,7 +1299,7 @@ def _encode_streams_group_describe_response_0(message: StreamsGroupDescribeRespo
                     out.append(count + 1)
                 else:
                     write_uvarint(out, count + 1)
-                out += pack(f">{count}i", *task_ids.partitions)
+                out += PACK_INT32[count](*task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.partitions)
                 out.append(0)
             count = len(assignment.standby_tasks)
             if count < 127:
@@ -1316,7 +1319,7 @@ def _encode_streams_group_describe_response_0(message: StreamsGroupDescribeRespo
                     out.append(count + 1)
                 else:
                     write_uvarint(out, count + 1)
-                out += pack(f">{count}i", *task_ids.partitions)
+                out += PACK_INT32[count](*task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.partitions)
                 out.append(0)
             count = len(assignment.warmup_tasks)
             if count < 127:
@@ -1336,7 +1339,7 @@ def _encode_streams_group_describe_response_0(message: StreamsGroupDescribeRespo
                     out.append(count + 1)
                 else:
                     write_uvarint(out, count + 1)
-                out += pack(f">{count}i", *task_ids.partitions)
+                out += PACK_INT32[count](*task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.partitions)
                 out.append(0)
             out += _pack_xox(member.is_classic)
         out += _pack_ix(described_group.authorized_operations)

@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, Message, Structure
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -666,7 +669,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            request_task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+            request_task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -701,7 +704,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            request_task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+            request_task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -736,7 +739,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            request_task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+            request_task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -1082,7 +1085,7 @@ def _encode_streams_group_heartbeat_request_0(message: StreamsGroupHeartbeatRequ
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *request_task_ids.partitions)
+            out += PACK_INT32[count](*request_task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *request_task_ids.partitions)
             out.append(0)
     if message.standby_tasks is None:
         out.append(0)
@@ -1105,7 +1108,7 @@ def _encode_streams_group_heartbeat_request_0(message: StreamsGroupHeartbeatRequ
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *request_task_ids.partitions)
+            out += PACK_INT32[count](*request_task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *request_task_ids.partitions)
             out.append(0)
     if message.warmup_tasks is None:
         out.append(0)
@@ -1128,7 +1131,7 @@ def _encode_streams_group_heartbeat_request_0(message: StreamsGroupHeartbeatRequ
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *request_task_ids.partitions)
+            out += PACK_INT32[count](*request_task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *request_task_ids.partitions)
             out.append(0)
     if message.process_id is None:
         out.append(0)
@@ -1294,7 +1297,7 @@ def _decode_streams_group_heartbeat_response_0(view: memoryview, position: int) 
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            response_task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+            response_task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -1329,7 +1332,7 @@ def _decode_streams_group_heartbeat_response_0(view: memoryview, position: int) 
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            response_task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+            response_task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -1364,7 +1367,7 @@ def _decode_streams_group_heartbeat_response_0(view: memoryview, position: int) 
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-            response_task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+            response_task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -1424,7 +1427,7 @@ def _decode_streams_group_heartbeat_response_0(view: memoryview, position: int) 
                 count -= 1
                 if count * 4 > end - position or count < 0:
                     raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-                topic_partition.partitions = list(unpack_from(f">{count}i", view, position))
+                topic_partition.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
                 if view[position]:
                     position = skip_tags(view, position, end)
@@ -1456,7 +1459,7 @@ def _decode_streams_group_heartbeat_response_0(view: memoryview, position: int) 
                 count -= 1
                 if count * 4 > end - position or count < 0:
                     raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-                topic_partition.partitions = list(unpack_from(f">{count}i", view, position))
+                topic_partition.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
                 position += count * 4
                 if view[position]:
                     position = skip_tags(view, position, end)
@@ -1534,7 +1537,7 @@ def _encode_streams_group_heartbeat_response_0(message: StreamsGroupHeartbeatRes
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *response_task_ids.partitions)
+            out += PACK_INT32[count](*response_task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *response_task_ids.partitions)
             out.append(0)
     if message.standby_tasks is None:
         out.append(0)
@@ -1557,7 +1560,7 @@ def _encode_streams_group_heartbeat_response_0(message: StreamsGroupHeartbeatRes
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *response_task_ids.partitions)
+            out += PACK_INT32[count](*response_task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *response_task_ids.partitions)
             out.append(0)
     if message.warmup_tasks is None:
         out.append(0)
@@ -1580,7 +1583,7 @@ def _encode_streams_group_heartbeat_response_0(message: StreamsGroupHeartbeatRes
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *response_task_ids.partitions)
+            out += PACK_INT32[count](*response_task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *response_task_ids.partitions)
             out.append(0)
     out += _pack_i(message.endpoint_information_epoch)
     if message.partitions_by_user_endpoint is None:
@@ -1619,7 +1622,7 @@ def _encode_streams_group_heartbeat_response_0(message: StreamsGroupHeartbeatRes
                     out.append(count + 1)
                 else:
                     write_uvarint(out, count + 1)
-                out += pack(f">{count}i", *topic_partition.partitions)
+                out += PACK_INT32[count](*topic_partition.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *topic_partition.partitions)
                 out.append(0)
             count = len(endpoint_to_partitions.standby_partitions)
             if count < 127:
@@ -1639,7 +1642,7 @@ def _encode_streams_group_heartbeat_response_0(message: StreamsGroupHeartbeatRes
                     out.append(count + 1)
                 else:
                     write_uvarint(out, count + 1)
-                out += pack(f">{count}i", *topic_partition.partitions)
+                out += PACK_INT32[count](*topic_partition.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *topic_partition.partitions)
                 out.append(0)
             out.append(0)
     out.append(0)

@@ -69,52 +69,53 @@ def _decode_streams_group_metadata_value_0(view: memoryview, position: int) -> t
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            (message.validated_topology_epoch,) = _unpack_i(view, position)
-            position += 4
-            if position != tag_end:
-                raise DecodeError("validated_topology_epoch: its size as a tagged field is wrong")
-        elif tag == 1:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count < 0:
-                message.last_assignment_configs = None
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                (message.validated_topology_epoch,) = _unpack_i(view, position)
+                position += 4
+                if position != tag_end:
+                    raise DecodeError("validated_topology_epoch: its size as a tagged field is wrong")
+            elif tag == 1:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count < 0:
+                    message.last_assignment_configs = None
+                else:
+                    if count * 3 > end - position:
+                        raise DecodeError(f"last_assignment_configs: {count} elements, with {end - position} bytes left")
+                    message.last_assignment_configs = []
+                    for _ in range(count):
+                        last_assignment_config = new(LastAssignmentConfig)
+                        size = view[position]
+                        if size > 127:
+                            size, position = read_string_size(view, position)
+                        start = position + 1
+                        position += size
+                        if position > end or size == 0:
+                            raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
+                        last_assignment_config.key = str(view[start:position], "utf-8")
+                        size = view[position]
+                        if size > 127:
+                            size, position = read_string_size(view, position)
+                        start = position + 1
+                        position += size
+                        if position > end or size == 0:
+                            raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
+                        last_assignment_config.value = str(view[start:position], "utf-8")
+                        if view[position]:
+                            position = skip_tags(view, position, end)
+                        else:
+                            position += 1
+                        message.last_assignment_configs.append(last_assignment_config)
+                if position != tag_end:
+                    raise DecodeError("last_assignment_configs: its size as a tagged field is wrong")
             else:
-                if count * 3 > end - position:
-                    raise DecodeError(f"last_assignment_configs: {count} elements, with {end - position} bytes left")
-                message.last_assignment_configs = []
-                for _ in range(count):
-                    last_assignment_config = new(LastAssignmentConfig)
-                    size = view[position]
-                    if size > 127:
-                        size, position = read_string_size(view, position)
-                    start = position + 1
-                    position += size
-                    if position > end or size == 0:
-                        raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-                    last_assignment_config.key = str(view[start:position], "utf-8")
-                    size = view[position]
-                    if size > 127:
-                        size, position = read_string_size(view, position)
-                    start = position + 1
-                    position += size
-                    if position > end or size == 0:
-                        raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                    last_assignment_config.value = str(view[start:position], "utf-8")
-                    if view[position]:
-                        position = skip_tags(view, position, end)
-                    else:
-                        position += 1
-                    message.last_assignment_configs.append(last_assignment_config)
-            if position != tag_end:
-                raise DecodeError("last_assignment_configs: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+                position = tag_end
     return message, position
 
 

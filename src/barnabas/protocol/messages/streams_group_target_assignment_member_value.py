@@ -7,6 +7,9 @@ from struct import pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, Message, Structure
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -77,7 +80,7 @@ def _decode_streams_group_target_assignment_member_value_0(view: memoryview, pos
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+        task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         if view[position]:
             position = skip_tags(view, position, end)
@@ -109,7 +112,7 @@ def _decode_streams_group_target_assignment_member_value_0(view: memoryview, pos
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+        task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         if view[position]:
             position = skip_tags(view, position, end)
@@ -141,7 +144,7 @@ def _decode_streams_group_target_assignment_member_value_0(view: memoryview, pos
         count -= 1
         if count * 4 > end - position or count < 0:
             raise DecodeError(f"partitions: {count} elements, with {end - position} bytes left")
-        task_ids.partitions = list(unpack_from(f">{count}i", view, position))
+        task_ids.partitions = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
         position += count * 4
         if view[position]:
             position = skip_tags(view, position, end)
@@ -174,7 +177,7 @@ def _encode_streams_group_target_assignment_member_value_0(message: StreamsGroup
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *task_ids.partitions)
+        out += PACK_INT32[count](*task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.partitions)
         out.append(0)
     count = len(message.standby_tasks)
     if count < 127:
@@ -194,7 +197,7 @@ def _encode_streams_group_target_assignment_member_value_0(message: StreamsGroup
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *task_ids.partitions)
+        out += PACK_INT32[count](*task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.partitions)
         out.append(0)
     count = len(message.warmup_tasks)
     if count < 127:
@@ -214,7 +217,7 @@ def _encode_streams_group_target_assignment_member_value_0(message: StreamsGroup
             out.append(count + 1)
         else:
             write_uvarint(out, count + 1)
-        out += pack(f">{count}i", *task_ids.partitions)
+        out += PACK_INT32[count](*task_ids.partitions) if count < INT32_COUNT_READY else pack(f">{count}i", *task_ids.partitions)
         out.append(0)
     out.append(0)
 

@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, Message, Structure, UnsupportedVersionError
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_tag,
@@ -122,7 +125,7 @@ def _decode_transaction_log_value_0(view: memoryview, position: int) -> tuple[Tr
             position += 4
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partition_ids: {count} elements, with {end - position} bytes left")
-            partitions_schema.partition_ids = list(unpack_from(f">{count}i", view, position))
+            partitions_schema.partition_ids = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             message.transaction_partitions.append(partitions_schema)
     message.transaction_last_update_timestamp_ms, message.transaction_start_timestamp_ms = _unpack_qq(view, position)
@@ -146,7 +149,7 @@ def _encode_transaction_log_value_0(message: TransactionLogValue, out: bytearray
             out += _pack_h(len(data))
             out += data
             out += _pack_i(len(partitions_schema.partition_ids))
-            out += pack(f">{len(partitions_schema.partition_ids)}i", *partitions_schema.partition_ids)
+            out += PACK_INT32[len(partitions_schema.partition_ids)](*partitions_schema.partition_ids) if len(partitions_schema.partition_ids) < INT32_COUNT_READY else pack(f">{len(partitions_schema.partition_ids)}i", *partitions_schema.partition_ids)
     out += _pack_qq(message.transaction_last_update_timestamp_ms, message.transaction_start_timestamp_ms)
 
 
@@ -182,7 +185,7 @@ def _decode_transaction_log_value_1(view: memoryview, position: int) -> tuple[Tr
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partition_ids: {count} elements, with {end - position} bytes left")
-            partitions_schema.partition_ids = list(unpack_from(f">{count}i", view, position))
+            partitions_schema.partition_ids = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -198,30 +201,31 @@ def _decode_transaction_log_value_1(view: memoryview, position: int) -> tuple[Tr
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            (message.previous_producer_id,) = _unpack_q(view, position)
-            position += 8
-            if position != tag_end:
-                raise DecodeError("previous_producer_id: its size as a tagged field is wrong")
-        elif tag == 1:
-            (message.next_producer_id,) = _unpack_q(view, position)
-            position += 8
-            if position != tag_end:
-                raise DecodeError("next_producer_id: its size as a tagged field is wrong")
-        elif tag == 2:
-            (message.client_transaction_version,) = _unpack_h(view, position)
-            position += 2
-            if position != tag_end:
-                raise DecodeError("client_transaction_version: its size as a tagged field is wrong")
-        elif tag == 3:
-            (message.next_producer_epoch,) = _unpack_h(view, position)
-            position += 2
-            if position != tag_end:
-                raise DecodeError("next_producer_epoch: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                (message.previous_producer_id,) = _unpack_q(view, position)
+                position += 8
+                if position != tag_end:
+                    raise DecodeError("previous_producer_id: its size as a tagged field is wrong")
+            elif tag == 1:
+                (message.next_producer_id,) = _unpack_q(view, position)
+                position += 8
+                if position != tag_end:
+                    raise DecodeError("next_producer_id: its size as a tagged field is wrong")
+            elif tag == 2:
+                (message.client_transaction_version,) = _unpack_h(view, position)
+                position += 2
+                if position != tag_end:
+                    raise DecodeError("client_transaction_version: its size as a tagged field is wrong")
+            elif tag == 3:
+                (message.next_producer_epoch,) = _unpack_h(view, position)
+                position += 2
+                if position != tag_end:
+                    raise DecodeError("next_producer_epoch: its size as a tagged field is wrong")
+            else:
+                position = tag_end
     return message, position
 
 
@@ -248,7 +252,7 @@ def _encode_transaction_log_value_1(message: TransactionLogValue, out: bytearray
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *partitions_schema.partition_ids)
+            out += PACK_INT32[count](*partitions_schema.partition_ids) if count < INT32_COUNT_READY else pack(f">{count}i", *partitions_schema.partition_ids)
             out.append(0)
     out += _pack_qq(message.transaction_last_update_timestamp_ms, message.transaction_start_timestamp_ms)
     if message.previous_producer_id != -1 or message.next_producer_id != -1 or message.client_transaction_version != 0 or message.next_producer_epoch != -1:

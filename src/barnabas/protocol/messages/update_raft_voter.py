@@ -240,28 +240,29 @@ def _decode_update_raft_voter_response_0(view: memoryview, position: int) -> tup
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            current_leader = new(CurrentLeader)
-            current_leader.leader_id, current_leader.leader_epoch, size = _unpack_iiB(view, position)
-            position += 8
-            if size > 127:
-                size, position = read_string_size(view, position)
-            start = position + 1
-            position += size
-            if position > end or size == 0:
-                raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-            current_leader.host = str(view[start:position], "utf-8")
-            current_leader.port, tags = _unpack_iB(view, position)
-            position += 5
-            if tags:
-                position = skip_tags(view, position - 1, end)
-            message.current_leader = current_leader
-            if position != tag_end:
-                raise DecodeError("current_leader: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                current_leader = new(CurrentLeader)
+                current_leader.leader_id, current_leader.leader_epoch, size = _unpack_iiB(view, position)
+                position += 8
+                if size > 127:
+                    size, position = read_string_size(view, position)
+                start = position + 1
+                position += size
+                if position > end or size == 0:
+                    raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
+                current_leader.host = str(view[start:position], "utf-8")
+                current_leader.port, tags = _unpack_iB(view, position)
+                position += 5
+                if tags:
+                    position = skip_tags(view, position - 1, end)
+                message.current_leader = current_leader
+                if position != tag_end:
+                    raise DecodeError("current_leader: its size as a tagged field is wrong")
+            else:
+                position = tag_end
     return message, position
 
 

@@ -600,37 +600,38 @@ def _decode_vote_response_1(view: memoryview, position: int) -> tuple[VoteRespon
     if tags > 127:
         tags, position = read_uvarint(view, position)
     position += 1
-    for _ in range(tags):
-        tag, position, tag_end = read_tag(view, position, end)
-        if tag == 0:
-            count = view[position]
-            if count > 127:
-                count, position = read_uvarint(view, position)
-            position += 1
-            count -= 1
-            if count * 8 > end - position or count < 0:
-                raise DecodeError(f"node_endpoints: {count} elements, with {end - position} bytes left")
-            message.node_endpoints = []
-            for _ in range(count):
-                node_endpoint = new(NodeEndpoint)
-                node_endpoint.node_id, size = _unpack_iB(view, position)
-                position += 4
-                if size > 127:
-                    size, position = read_string_size(view, position)
-                start = position + 1
-                position += size
-                if position > end or size == 0:
-                    raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-                node_endpoint.host = str(view[start:position], "utf-8")
-                node_endpoint.port, tags = _unpack_HB(view, position)
-                position += 3
-                if tags:
-                    position = skip_tags(view, position - 1, end)
-                message.node_endpoints.append(node_endpoint)
-            if position != tag_end:
-                raise DecodeError("node_endpoints: its size as a tagged field is wrong")
-        else:
-            position = tag_end
+    if tags:
+        for _ in range(tags):
+            tag, position, tag_end = read_tag(view, position, end)
+            if tag == 0:
+                count = view[position]
+                if count > 127:
+                    count, position = read_uvarint(view, position)
+                position += 1
+                count -= 1
+                if count * 8 > end - position or count < 0:
+                    raise DecodeError(f"node_endpoints: {count} elements, with {end - position} bytes left")
+                message.node_endpoints = []
+                for _ in range(count):
+                    node_endpoint = new(NodeEndpoint)
+                    node_endpoint.node_id, size = _unpack_iB(view, position)
+                    position += 4
+                    if size > 127:
+                        size, position = read_string_size(view, position)
+                    start = position + 1
+                    position += size
+                    if position > end or size == 0:
+                        raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
+                    node_endpoint.host = str(view[start:position], "utf-8")
+                    node_endpoint.port, tags = _unpack_HB(view, position)
+                    position += 3
+                    if tags:
+                        position = skip_tags(view, position - 1, end)
+                    message.node_endpoints.append(node_endpoint)
+                if position != tag_end:
+                    raise DecodeError("node_endpoints: its size as a tagged field is wrong")
+            else:
+                position = tag_end
     return message, position
 
 

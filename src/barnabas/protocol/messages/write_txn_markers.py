@@ -7,6 +7,9 @@ from struct import Struct, pack, unpack_from
 
 from barnabas.protocol.message import UNSET, DecodeError, Message, Structure
 from barnabas.protocol.primitives import (
+    INT32_COUNT_READY,
+    PACK_INT32,
+    UNPACK_INT32,
     new,
     read_string_size,
     read_uvarint,
@@ -180,7 +183,7 @@ def _decode_write_txn_markers_request_1(view: memoryview, position: int) -> tupl
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partition_indexes: {count} elements, with {end - position} bytes left")
-            writable_txn_marker_topic.partition_indexes = list(unpack_from(f">{count}i", view, position))
+            writable_txn_marker_topic.partition_indexes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -225,7 +228,7 @@ def _encode_write_txn_markers_request_1(message: WriteTxnMarkersRequest, out: by
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *writable_txn_marker_topic.partition_indexes)
+            out += PACK_INT32[count](*writable_txn_marker_topic.partition_indexes) if count < INT32_COUNT_READY else pack(f">{count}i", *writable_txn_marker_topic.partition_indexes)
             out.append(0)
         out += _pack_ix(writable_txn_marker.coordinator_epoch)
     out.append(0)
@@ -270,7 +273,7 @@ def _decode_write_txn_markers_request_2(view: memoryview, position: int) -> tupl
             count -= 1
             if count * 4 > end - position or count < 0:
                 raise DecodeError(f"partition_indexes: {count} elements, with {end - position} bytes left")
-            writable_txn_marker_topic.partition_indexes = list(unpack_from(f">{count}i", view, position))
+            writable_txn_marker_topic.partition_indexes = list(UNPACK_INT32[count](view, position) if count < INT32_COUNT_READY else unpack_from(f">{count}i", view, position))
             position += count * 4
             if view[position]:
                 position = skip_tags(view, position, end)
@@ -315,7 +318,7 @@ def _encode_write_txn_markers_request_2(message: WriteTxnMarkersRequest, out: by
                 out.append(count + 1)
             else:
                 write_uvarint(out, count + 1)
-            out += pack(f">{count}i", *writable_txn_marker_topic.partition_indexes)
+            out += PACK_INT32[count](*writable_txn_marker_topic.partition_indexes) if count < INT32_COUNT_READY else pack(f">{count}i", *writable_txn_marker_topic.partition_indexes)
             out.append(0)
         out += _pack_ibx(writable_txn_marker.coordinator_epoch, writable_txn_marker.transaction_version)
     out.append(0)
