@@ -18,6 +18,7 @@ from barnabas.log.checkpoint import CheckpointError
 from barnabas.runtime.interfaces import Disk
 from barnabas.server.broker import Broker
 from barnabas.server.log_directory import DirectoryInUse, DirectoryMismatch
+from barnabas.server.metadata_log import MetadataUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ def _serve(options: argparse.Namespace, read_settings: Callable[[], list[Given]]
             logger.warning("%s", warning)
         with _event_loop() as runner:
             return runner.run(_run(loaded.config, memory))
-    except (ConfigError, DirectoryInUse, DirectoryMismatch, CheckpointError) as error:
+    except (ConfigError, DirectoryInUse, DirectoryMismatch, CheckpointError, MetadataUnavailable) as error:
         return failed(str(error))
     except OSError as error:
         return failed(f"cannot start: {error}")
@@ -84,18 +85,20 @@ async def _run(config: BrokerConfig, memory: bool) -> int:
 
         disk = MemoryDisk()
     _raise_descriptor_limit()
-    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, asked.set)
     node = Broker(config, system_runtime(loop, disk))
     await node.start()
     with contextlib.nullcontext() if memory else _pid_file(config):
         _quieten_garbage_collector()
         print("ready", ",".join(f"{_bracketed(host)}:{port}" for host, port in node.addresses), flush=True)
-        await stop.wait()
+        asked_to_stop = asyncio.ensure_future(asked.wait())
+        await asyncio.wait((asked_to_stop, node.failed), return_when=asyncio.FIRST_COMPLETED)
+        asked_to_stop.cancel()
         await node.stop()
-    return 0
+    return failed(f"stopped, for the metadata log failed: {node.failed.result()}") if node.failed.done() else 0
 
 
 @contextlib.contextmanager
