@@ -144,8 +144,9 @@ def _replace(
     group.keep_session(member, now)
     if group.state is STABLE and group.members.select_protocol() == group.protocol:
         draft.records.append(group.record(group.assignments()))
-        response = group.joined(member, skip_assignment=True)
-        if client.api_version < SKIP_ASSIGNMENT_VERSION:
+        can_skip = client.api_version >= SKIP_ASSIGNMENT_VERSION
+        response = group.joined(member, skip_assignment=can_skip)
+        if not can_skip:
             # Told that it leads, an older client would assign anew and send that to a group that is stable.
             response.leader = former_leader or ""
             response.members = []

@@ -5,12 +5,13 @@ not durable (who waits, timers) may change in any decision, and is gone after a 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from random import Random
 from typing import ClassVar
 
 from barnabas.errors import ErrorCode
+from barnabas.groups.consumer_settings import ConsumerSettings
 from barnabas.groups.outcome import NOTHING, Client, Moment, Outcome, Pending
 from barnabas.groups.records import GroupRecord
 from barnabas.groups.settings import GroupSettings
@@ -21,13 +22,14 @@ from barnabas.protocol.messages.heartbeat import HeartbeatRequest
 from barnabas.protocol.messages.join_group import JoinGroupRequest
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest
 from barnabas.protocol.messages.sync_group import SyncGroupRequest
+from barnabas.types import Uuid
 
 
 class GroupType(Enum):
-    """Kafka's words, as ListGroups and its filter have them."""
+    """Kafka's words, as ListGroups has them; its filter does not mind their case."""
 
-    CLASSIC = "Classic"
-    CONSUMER = "Consumer"
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
 
 
 class GroupCount:
@@ -42,16 +44,22 @@ class GroupCount:
 class Surroundings:
     """What the groups of one shard share."""
 
-    __slots__ = ("count", "random", "settings", "timers", "topics")
+    __slots__ = ("consumer", "consumer_overrides", "count", "random", "settings", "timers", "topic_hashes", "topics")
 
     def __init__(
         self, *, settings: GroupSettings, topics: Topics, random: Random, count: GroupCount | None = None
     ) -> None:
         self.settings = settings  # replaced as a whole
+        self.consumer = ConsumerSettings()  # replaced as a whole
+        self.consumer_overrides: Mapping[str, ConsumerSettings] = {}  # by group; replaced as a whole
         self.topics = topics  # replaced as a whole
+        self.topic_hashes: dict[str, int] = {}  # by name; whoever replaces the topics takes out those that changed
         self.timers = Timers()
         self.random = random
         self.count = GroupCount() if count is None else count
+
+    def consumer_settings(self, group_id: str) -> ConsumerSettings:
+        return self.consumer_overrides.get(group_id, self.consumer)
 
     @property
     def has_room(self) -> bool:
@@ -110,6 +118,10 @@ class Group(ABC):
     ) -> ErrorCode:
         """`epoch` is the generation of a classic member and the member epoch of another; -1 of nobody's."""
 
+    def check_partition_commit(self, *, member_id: str, epoch: int, topic_id: Uuid, partition: int) -> ErrorCode:
+        """Asked for each partition of a commit that `check_offset_commit` lets pass; an error refuses all of it."""
+        return ErrorCode.NONE
+
     @abstractmethod
     def offsets_committed(self, member_id: str, now: Moment) -> None:
         """A commit of this member was accepted, which shows that it is alive."""
@@ -149,6 +161,11 @@ class Group(ABC):
     @abstractmethod
     def unload(self) -> Sequence[Pending]:
         """The group ends here: cancels its timers and names those who wait."""
+
+    def topics_changed(  # noqa: B027  # a classic group does not care
+        self, names: Sequence[str], *, names_changed: bool, now: Moment
+    ) -> None:
+        """Topics of these names were changed, created or deleted; in the last two cases names have changed."""
 
     def append_failed(self, outcome: Outcome, error: ErrorCode, now: Moment) -> Outcome:
         """The records of an outcome of this group could not be written, and were not applied.

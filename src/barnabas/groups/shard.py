@@ -10,6 +10,7 @@ Does not know: the log, whether it is committed, who listens. Decisions about of
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode
 from barnabas.groups import classic, offset_requests
@@ -31,6 +32,9 @@ from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from barnabas.types import NO_PRODUCER_ID, Offset, ProducerId
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 DEAD = "Dead"  # what Kafka says of a group that does not exist
 NOT_FOUND_VERSION = 6  # of DescribeGroups: from here on such a group is an error
@@ -101,6 +105,20 @@ class GroupShard:
             return answer(pending, LeaveGroupResponse(members=unknown))
         return group.leave(request, client, pending, now)
 
+    # Requests of consumer groups. Their modules are imported with the first of them: most brokers have classic ones.
+
+    def consumer_heartbeat(
+        self, request: "ConsumerGroupHeartbeatRequest", client: Client, pending: Pending, now: Moment
+    ) -> Outcome:
+        from barnabas.groups import consumer_heartbeat
+
+        return consumer_heartbeat.decide(self, request, client, pending, now)
+
+    def consumer_describe(self, group_id: str, pending: Pending) -> Outcome:
+        from barnabas.groups import consumer_describe
+
+        return answer(pending, consumer_describe.describe(self, group_id))
+
     # Offsets
 
     def offset_commit(self, request: OffsetCommitRequest, client: Client, pending: Pending, now: Moment) -> Outcome:
@@ -111,6 +129,13 @@ class GroupShard:
 
     def offset_delete(self, request: OffsetDeleteRequest, pending: Pending) -> Outcome:
         return offset_requests.delete(self, request, pending)
+
+    def topics_changed(self, names: Sequence[str], *, names_changed: bool, now: Moment) -> None:
+        """Topics of these names were changed, created or deleted; in the last two cases names have changed."""
+        for name in names:
+            self.surroundings.topic_hashes.pop(name, None)
+        for group in self.groups.values():
+            group.topics_changed(names, names_changed=names_changed, now=now)
 
     def topics_deleted(self, names: Sequence[str]) -> Outcome:
         """Their offsets mean nothing any more, and would be wrong for new topics of the same names."""
@@ -131,14 +156,14 @@ class GroupShard:
             )
             for group in self.groups.values()
             if (not states or group.state_name.lower() in wanted_states)
-            and (not types or group.TYPE.value.lower() in wanted_types)
+            and (not types or group.TYPE.value in wanted_types)
         ]
 
     def describe(self, group_id: str, client: Client, pending: Pending) -> Outcome:
         group = self.groups.get(group_id)
         described = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.describe()
         if isinstance(described, ErrorCode):
-            described = not_described(group_id, client, "not found" if group is None else "not a classic group")
+            described = not_described(group_id, client, "not found" if group is None else "is not a classic group")
         return answer(pending, described)
 
     def delete(self, group_id: str, pending: Pending) -> Outcome:
@@ -225,5 +250,5 @@ def not_described(group_id: str, client: Client, reason: str) -> DescribedGroup:
         group_id=group_id,
         group_state=DEAD,
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} is {reason}.",
+        error_message=f"Group {group_id} {reason}.",
     )

@@ -23,6 +23,7 @@ GROUP = 0
 TRANSACTION = 1
 BATCHED_VERSION = 4
 NO_NODE = -1
+NO_ERROR = "NONE"  # what Kafka says there before version 4
 
 
 def handle(
@@ -47,7 +48,7 @@ def _find_all(broker: Broker, context: RequestContext, request: FindCoordinatorR
     coordinator = _find(broker, context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=coordinator.error_code,
-        error_message=coordinator.error_message,
+        error_message=coordinator.error_message or NO_ERROR,
         node_id=coordinator.node_id,
         host=coordinator.host,
         port=coordinator.port,
@@ -62,7 +63,7 @@ def _find(broker: Broker, context: RequestContext, key_type: int, key: str) -> C
     if state is not None:
         for node in cluster_view.nodes(broker, context, image):
             if node.id == state.leader:
-                return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_message="NONE")
+                return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_message="")
     return _not_found(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
 
 
