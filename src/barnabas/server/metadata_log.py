@@ -87,6 +87,10 @@ class MetadataLog:
     def batches(self) -> Iterator[tuple[BatchHeader, list[Any]]]:
         """Every batch with its records. Control batches have none: they speak of the quorum, not of the cluster."""
         offset = self._log.log_start_offset
+        if offset > 0:
+            raise MetadataUnavailable(
+                f"{self._directory} begins at offset {offset}; the rest is in a snapshot, and those cannot be read"
+            )
         while offset < self._log.log_end_offset:
             found = self._log.read(offset, READ_BYTES, self._log.log_end_offset)
             assert found is not None, f"the metadata log has nothing at {offset}"

@@ -178,6 +178,30 @@ def test_a_transaction_that_its_leader_left_open_is_aborted() -> None:
     run(test)
 
 
+def test_a_log_that_was_cut_behind_a_snapshot_is_refused() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        await (await Controller(disk).start()).service.stop()
+        data = disk.read_bytes(LOG)
+        first_size = read_header(memoryview(data), 0).size_bytes
+        disk.write_atomically(LOG.replace("0.log", "1.log"), data[first_size:])
+        for name in disk.list_directory(f"{DIRECTORY}/__cluster_metadata-0"):
+            if name.startswith("00000000000000000000"):
+                disk.remove(f"{DIRECTORY}/__cluster_metadata-0/{name}")
+        with pytest.raises(MetadataUnavailable, match="snapshot"):
+            await Controller(disk).start()
+
+    run(test)
+
+
+def test_the_only_voter_may_be_named() -> None:
+    async def test() -> None:
+        controller = Controller(MemoryDisk(), overrides={"controller.quorum.voters": "1@localhost:9093"})
+        assert (await controller.start()).image.brokers[1].active
+
+    run(test)
+
+
 # When a decision counts
 
 

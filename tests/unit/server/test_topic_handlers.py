@@ -97,8 +97,10 @@ def test_a_topic_that_may_not_be_made() -> None:
         ]
         [topic] = (await call(metadata, off, named("new"), 12)).topics
         assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        response = await call(metadata, broker, named("a_b", "__cluster_metadata", "bad name"), 12)
-        assert [topic.error_code for topic in response.topics] == [3, 3, 17]
+        response = await call(
+            metadata, broker, named("a_b", "__cluster_metadata", "bad name", "__consumer_offsets"), 12
+        )
+        assert [topic.error_code for topic in response.topics] == [3, 3, 17, 3]
         assert list(broker.controller.image.topics_by_name) == ["a.b"]
 
     run(test)

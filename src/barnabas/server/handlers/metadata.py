@@ -4,7 +4,8 @@ No topics named: all of them (in version 0 an empty list, later null; there an e
 on topics may be asked for by id; where a request has any id, topics named without one are passed over, as in Kafka.
 The node's own address is the one that the client dialled, unless `advertised.listeners` says otherwise.
 Differs from Kafka: a topic that is created by being asked for is in the same answer, not an error to be retried.
-A topic with neither name nor id is INVALID_REQUEST, where Kafka fails with UNKNOWN_SERVER_ERROR.
+A topic with neither name nor id is INVALID_REQUEST, where Kafka fails with UNKNOWN_SERVER_ERROR. Internal topics are
+not created by being asked for.
 """
 
 from __future__ import annotations
@@ -51,10 +52,15 @@ def handle(
         return _respond(broker, context, request, _by_id(request.topics, image, version))
     names = list(dict.fromkeys(topic.name or "" for topic in request.topics))
     if broker.config.auto_create_topics_enable and request.allow_auto_topic_creation:
-        missing = [name for name in names if name not in image.topics_by_name and topic_names.is_valid(name)]
+        missing = [name for name in names if name not in image.topics_by_name and _may_be_created(name)]
         if missing:
             return _create_and_respond(broker, context, request, names, missing)
     return _respond(broker, context, request, _by_name(names, image, version))
+
+
+def _may_be_created(name: str) -> bool:
+    """Internal topics are made by those who write them, with partitions and configs of their own."""
+    return topic_names.is_valid(name) and not topic_names.is_internal(name)
 
 
 async def _create_and_respond(
