@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode
+from barnabas.groups.group import Group
 from barnabas.groups.offsets import NO_EXPIRY, CommittedOffset, commit_record, tombstone
 from barnabas.groups.outcome import Client, Moment, Outcome, Pending, answer
 from barnabas.groups.records import GroupRecord
@@ -69,17 +70,32 @@ def commit(shard: GroupShard, request: OffsetCommitRequest, client: Client, pend
 def _check_commit(shard: GroupShard, request: OffsetCommitRequest, client: Client) -> ErrorCode:
     group = shard.groups.get(request.group_id)
     if group is not None:
-        return group.check_offset_commit(
+        error = group.check_offset_commit(
             member_id=request.member_id,
             instance_id=request.group_instance_id,
             epoch=request.generation_id_or_member_epoch,
             transactional=False,
             api_version=client.api_version,
         )
+        return _check_partitions(group, request) if error == ErrorCode.NONE else error
     if request.generation_id_or_member_epoch >= 0:
         newer = client.api_version >= MEMBER_EPOCH_VERSION
         return ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION
     return ErrorCode.NONE if shard.surroundings.has_room else ErrorCode.POLICY_VIOLATION
+
+
+def _check_partitions(group: Group, request: OffsetCommitRequest) -> ErrorCode:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            error = group.check_partition_commit(
+                member_id=request.member_id,
+                epoch=request.generation_id_or_member_epoch,
+                topic_id=topic.topic_id,
+                partition=partition.partition_index,
+            )
+            if error != ErrorCode.NONE:
+                return error
+    return ErrorCode.NONE
 
 
 def _is_too_long(metadata: str | None, length_max: int) -> bool:

@@ -7,12 +7,15 @@ Always holds: each Pending is answered exactly once. Answers of an outcome count
 and all those before them, are committed.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.errors import ErrorCode
 from barnabas.groups.records import GroupRecord
 from barnabas.protocol.message import Structure
+
+if TYPE_CHECKING:
+    from barnabas.groups.shard import GroupShard
 
 
 class Moment(NamedTuple):
@@ -47,6 +50,7 @@ class Outcome(NamedTuple):
     group_id: str | None = None  # whose `append_failed` must know where the records cannot be written
     atomic: bool = True  # whether the records mean something only together, and so go into one batch
     again: bool = False  # the records make room for the request: once they are applied, decide it once more
+    then: "Callable[[GroupShard, Moment], Outcome] | None" = None  # once they are applied: what follows from that
 
 
 NOTHING = Outcome()

@@ -15,6 +15,10 @@ class Topic(NamedTuple):
 class Topics(Protocol):
     """As of one metadata image; a newer image comes as another object."""
 
+    @property
+    def version(self) -> int:
+        """Rises with every change of the metadata."""
+
     def by_name(self, name: str) -> Topic | None: ...
 
     def by_id(self, topic_id: Uuid) -> Topic | None: ...
@@ -27,6 +31,8 @@ class Topics(Protocol):
 
 class NoTopics:
     """Before the first image."""
+
+    version = -1
 
     def by_name(self, name: str) -> Topic | None:
         return None

@@ -53,7 +53,8 @@ def _hash_to_16(data: bytes, size: int) -> int:
         swapped = int.from_bytes(low.to_bytes(8, "little"), "big")
         return _avalanche((size + swapped + high + _fold(low, high)) & _MASK)
     if size >= 4:
-        first, last = unpack_from("<I", data, 0)[0], unpack_from("<I", data, size - 4)[0]
+        first: int = unpack_from("<I", data, 0)[0]
+        last: int = unpack_from("<I", data, size - 4)[0]
         keyed = (last + (first << 32)) ^ _u64(_SECRET, 8) ^ _u64(_SECRET, 16)
         keyed ^= _rotate_left(keyed, 49) ^ _rotate_left(keyed, 24)
         keyed = keyed * _PRIME_MX2 & _MASK
@@ -62,8 +63,8 @@ def _hash_to_16(data: bytes, size: int) -> int:
         return keyed ^ (keyed >> 28)
     if size:
         combined = data[0] << 16 | data[size >> 1] << 24 | data[size - 1] | size << 8
-        first, second = unpack_from("<II", _SECRET, 0)
-        return _avalanche_xxh64(combined ^ first ^ second)
+        flip = _u64(_SECRET, 0)
+        return _avalanche_xxh64(combined ^ (flip & _MASK_32) ^ (flip >> 32))
     return _avalanche_xxh64(_u64(_SECRET, 56) ^ _u64(_SECRET, 64))
 
 
