@@ -16,19 +16,18 @@ from struct import error as StructError
 from typing import NamedTuple
 
 from barnabas.protocol.apis import ApiKey, flexible_from
-from barnabas.protocol.message import DecodeError, EncodeError
+from barnabas.protocol.message import DecodeError, EncodeError, Message
 from barnabas.protocol.primitives import STRING_BYTES_MAX, Output, Spliceable, skip_tags
 
 __all__ = [
+    "SIZE_BYTES",
     "Output",
     "RequestHeader",
     "Spliceable",
-    "begin_response",
+    "append_response",
     "decode_request_header",
     "decode_response_header",
     "encode_request_header",
-    "encode_response_header",
-    "end_frame",
     "request_header_version",
     "response_header_version",
 ]
@@ -36,7 +35,7 @@ __all__ = [
 SIZE_BYTES = 4  # the frame's size, which does not count itself
 
 _REQUEST = Struct(">hhih")
-_CORRELATION = Struct(">i")
+_SIZE = _CORRELATION = Struct(">i")
 _RESPONSE_BEGIN_0 = Struct(">ii")
 _RESPONSE_BEGIN_1 = Struct(">iix")
 
@@ -107,19 +106,12 @@ def decode_response_header(view: memoryview, position: int, header_version: int)
     return correlation_id, position
 
 
-def encode_response_header(out: bytearray, correlation_id: int, header_version: int) -> None:
-    out += _CORRELATION.pack(correlation_id)
-    if header_version >= 1:
-        out.append(0)
-
-
-def begin_response(correlation_id: int, header_version: int) -> Output:
-    """A frame with its header, and room for the size that `end_frame` fills in."""
-    out = Output()
-    out += (_RESPONSE_BEGIN_1 if header_version else _RESPONSE_BEGIN_0).pack(0, correlation_id)
-    return out
-
-
-def end_frame(out: Output) -> None:
-    """Writes the frame's size into its first four bytes: everything after them, what is spliced in included."""
-    _CORRELATION.pack_into(out, 0, out.size_bytes - SIZE_BYTES)
+def append_response(out: Output, response: Message, api_key: int, api_version: int, correlation_id: int) -> None:
+    """Appends the whole frame: size, header, message. The size counts what is spliced in as well."""
+    start = len(out)
+    spliced_bytes_before = out.spliced_bytes
+    out += (_RESPONSE_BEGIN_1 if response_header_version(api_key, api_version) else _RESPONSE_BEGIN_0).pack(
+        0, correlation_id
+    )
+    response.encode(out, api_version)
+    _SIZE.pack_into(out, start, len(out) - start - SIZE_BYTES + out.spliced_bytes - spliced_bytes_before)

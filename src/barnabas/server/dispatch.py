@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol import apis
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.framing import (
-    SIZE_BYTES,
-    Output,
-    decode_request_header,
-    encode_response_header,
-    response_header_version,
-)
+from barnabas.protocol.framing import Output, append_response, decode_request_header
 from barnabas.protocol.message import DecodeError, Message
 from barnabas.runtime.interfaces import Socket
 from barnabas.server.context import RequestContext
@@ -62,14 +56,14 @@ HANDLERS: Mapping[ApiKey, str] = MappingProxyType(
         ApiKey.DESCRIBE_QUORUM: "describe_quorum",
         ApiKey.DESCRIBE_CLUSTER: "describe_cluster",
         ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_group_heartbeat",
+        ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_group_describe",
         ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "get_telemetry_subscriptions",
         ApiKey.PUSH_TELEMETRY: "push_telemetry",
         ApiKey.LIST_CONFIG_RESOURCES: "list_config_resources",
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: "describe_topic_partitions",
     }
 )
-
-NO_SIZE_YET = bytes(SIZE_BYTES)
 
 Response = Message
 Handler = Callable[["Broker", RequestContext, Any], Response | Awaitable[Response] | None]
@@ -110,15 +104,7 @@ class Reply:
         return f"{ApiKey(self.api_key).name} version {self.api_version}"
 
     def encode(self, output: Output) -> None:
-        """Appends the whole frame; the bytes of files are spliced in by the connection."""
-        frame_start = len(output)
-        spliced_bytes_before = output.spliced_bytes
-        output += NO_SIZE_YET
-        header_version = response_header_version(self.api_key, self.api_version)
-        encode_response_header(output, self.correlation_id, header_version)
-        self.response.encode(output, self.api_version)
-        size = len(output) + output.spliced_bytes - spliced_bytes_before - frame_start - SIZE_BYTES
-        output[frame_start : frame_start + SIZE_BYTES] = size.to_bytes(SIZE_BYTES, "big")
+        append_response(output, self.response, self.api_key, self.api_version, self.correlation_id)
 
 
 class Dispatcher:
@@ -168,4 +154,4 @@ class Dispatcher:
             local_address=socket.local_address,
             peer_address=socket.peer_address,
         )
-        return Reply(context, api_versions.unsupported_version(self._broker))
+        return Reply(context, api_versions.unsupported_version())

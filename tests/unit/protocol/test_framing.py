@@ -4,16 +4,15 @@ import pytest
 
 from barnabas.protocol.apis import ApiKey, api
 from barnabas.protocol.framing import (
-    begin_response,
+    Output,
+    append_response,
     decode_request_header,
     decode_response_header,
     encode_request_header,
-    encode_response_header,
-    end_frame,
     request_header_version,
     response_header_version,
 )
-from barnabas.protocol.message import DecodeError, EncodeError
+from barnabas.protocol.message import DecodeError, EncodeError, Message
 from barnabas.protocol.messages.request_header import RequestHeader
 
 
@@ -89,31 +88,38 @@ def test_api_versions_of_the_future_can_still_be_read_and_answered() -> None:
 
 @pytest.mark.parametrize(("version", "text"), [(0, "0000004d"), (1, "0000004d00")])
 def test_response_header(version: int, text: str) -> None:
-    out = bytearray()
-    encode_response_header(out, 77, version)
-    assert out == bytes.fromhex(text)
-    assert decode_response_header(memoryview(out), 0, version) == (77, len(out))
-    for size in range(len(out)):
+    header_bytes = bytes.fromhex(text)
+    assert decode_response_header(memoryview(header_bytes), 0, version) == (77, len(header_bytes))
+    for size in range(len(header_bytes)):
         with pytest.raises(DecodeError):
-            decode_response_header(memoryview(out)[:size], 0, version)
+            decode_response_header(memoryview(header_bytes)[:size], 0, version)
 
 
 class Range:
     size_bytes = 1000
 
 
-def test_size_of_a_frame_counts_what_is_spliced_in() -> None:
-    out = begin_response(77, 1)
-    out += b"ab"
-    out.splice(Range())
-    out += b"c"
-    end_frame(out)
-    assert out == (4 + 1 + 3 + 1000).to_bytes(4, "big") + bytes.fromhex("0000004d00") + b"abc"
-    assert [position for position, _ in out.splices] == [11]
-    assert out.size_bytes == 4 + 4 + 1 + 3 + 1000
+class Answer(Message):
+    """Stands for a response: a range of a file between two strings."""
+
+    def encode(self, out: bytearray, version: int) -> None:
+        assert isinstance(out, Output)
+        out += b"ab"
+        out.splice(Range())
+        out += b"c"
 
 
-def test_frame_without_splices() -> None:
-    out = begin_response(-1, 0)
-    end_frame(out)
-    assert out == bytes.fromhex("00000004 ffffffff")
+def test_a_frame_has_its_header_and_counts_what_is_spliced_in() -> None:
+    out = Output()
+    frame = (4 + 1 + 3 + 1000).to_bytes(4, "big") + bytes.fromhex("0000004d00") + b"abc"
+    append_response(out, Answer(), ApiKey.FETCH, 12, 77)
+    assert out == frame
+    append_response(out, Answer(), ApiKey.FETCH, 12, 77)
+    assert out == frame + frame
+    assert [position for position, _ in out.splices] == [11, len(frame) + 11]
+
+
+def test_a_frame_of_an_old_version_has_no_tags_in_its_header() -> None:
+    out = Output()
+    append_response(out, Answer(), ApiKey.FETCH, 11, -1)
+    assert out == (4 + 3 + 1000).to_bytes(4, "big") + bytes.fromhex("ffffffff") + b"abc"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.controller import features
 from barnabas.errors import ErrorCode
 from barnabas.protocol import apis
+from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -51,8 +52,11 @@ def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest)
     )
 
 
-def unsupported_version(broker: Broker) -> ApiVersionsResponse:
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served())
+def unsupported_version() -> ApiVersionsResponse:
+    """As Kafka: only of itself does it say which versions may be asked for instead."""
+    lowest, highest = apis.advertised_versions(ApiKey.API_VERSIONS)
+    known = ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=lowest, max_version=highest)
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
 
 
 def served() -> list[ApiVersion]:
