@@ -19,6 +19,7 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 up: install  ## start a broker on PORT (9092) with its files in DATA (data)
@@ -41,6 +42,7 @@ format: install
 
 generate: install  ## write the message classes and the reference pages again
 	$(BIN)/python -m tools.protocol_generator
+	$(BIN)/python -m tools.configuration_reference
 
 lock:  ## resolve the dependencies anew
 	$(PYTHON) -m venv $(VENV)
