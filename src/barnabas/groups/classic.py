@@ -305,6 +305,7 @@ class ClassicGroup(Group):
     def leave(self, request: LeaveGroupRequest, client: Client, pending: Pending, now: Moment) -> Outcome:
         draft = Draft()
         responses = []
+        count = len(self.members)
         for identity in request.members:
             error = self._leave(identity, draft)
             responses.append(
@@ -312,8 +313,10 @@ class ClassicGroup(Group):
                     member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error
                 )
             )
-        if any(response.error_code == ErrorCode.NONE for response in responses) and self.state is not EMPTY:
-            self.rebalance_or_complete(draft, now)
+        if self.state is PREPARING_REBALANCE:
+            self.maybe_complete_join(draft, now)
+        elif len(self.members) < count:
+            self.prepare_rebalance(draft, now)
         draft.answer(pending, LeaveGroupResponse(members=responses))
         return draft.outcome(self.group_id)
 
@@ -501,7 +504,10 @@ class ClassicGroup(Group):
         return waiting
 
     def append_failed(self, outcome: Outcome, error: ErrorCode, now: Moment) -> Outcome:
-        """An assignment that is not in the log does not count: everybody joins again."""
+        """An assignment that is not in the log does not count: everybody joins again.
+
+        That everybody has left is not undone. Another coordinator would find that out by itself, a session later.
+        """
         draft = Draft()
         if self.state is COMPLETING_REBALANCE:
             self.prepare_rebalance(draft, now)
