@@ -15,7 +15,7 @@ SCRIPTS = Path(__file__).resolve().parent.parent / "scripts" / "configs"
 @pytest.mark.skipif(
     "BARNABAS_TEST_BOOTSTRAP" in os.environ, reason="each script needs a fresh broker; see tests/scripts/configs"
 )
-@pytest.mark.parametrize("name", ["topic", "broker", "other"])
+@pytest.mark.parametrize("name", ["topic", "broker", "group", "other"])
 def test_answers_are_those_of_kafka(name: str) -> None:
     recorded = (SCRIPTS / f"{name}.txt").read_text()
     with BrokerProcess() as broker, Dialogue(broker.address) as dialogue:

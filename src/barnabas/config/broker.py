@@ -382,6 +382,7 @@ class BrokerConfig(CoordinatorConfig):
         self._fill(overrides, lambda setting: setting.default, "broker")
         self._check_listeners()
         self._check_quorum()
+        self.check_consumer_groups()
 
     @property
     def data_directory(self) -> str:

@@ -1,12 +1,13 @@
 """The settings of the group coordinator, by Kafka's names. `BrokerConfig` has them too."""
 
-from barnabas.config.setting import Config, integer, long, short
+from barnabas.config.consumer_groups import ConsumerGroupConfig
+from barnabas.config.setting import integer, long, short
 from barnabas.config.validation import at_least, between
 
 INT_MAX = (1 << 31) - 1
 
 
-class CoordinatorConfig(Config):
+class CoordinatorConfig(ConsumerGroupConfig):
     # Groups of the classic protocol
     group_min_session_timeout_ms: int = integer(
         "group.min.session.timeout.ms", 6_000, help="Shortest session timeout that a member may ask for."

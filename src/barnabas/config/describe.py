@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from barnabas.config.broker import BrokerConfig, effective
 from barnabas.config.client_metrics import ClientMetricsConfig
+from barnabas.config.group import GroupConfig
 from barnabas.config.setting import Config, Setting, Update
 from barnabas.config.topic import TopicConfig, inherited
 
@@ -107,6 +108,20 @@ def client_metrics_entries(overrides: Mapping[str, str]) -> list[Entry]:
         value = setting.encode(config.value(name))
         own = [SynonymEntry(name, value, ConfigSource.CLIENT_METRICS_CONFIG)] if name in config.overrides else []
         entries.append(_entry(setting, value, own, read_only=False))
+    return entries
+
+
+def group_entries(overrides: Mapping[str, str], layers: BrokerLayers) -> list[Entry]:
+    """All that a group has, whose own settings these are."""
+    usable, _complaints = GroupConfig.usable(overrides)
+    config = GroupConfig(usable, layers.config())
+    entries: list[Entry] = []
+    for name, setting in GroupConfig.SETTINGS.items():
+        value = setting.encode(config.value(name))
+        synonyms = _broker_synonyms(setting.synonyms[0].name, layers)
+        if name in usable:
+            synonyms.insert(0, SynonymEntry(name, value, ConfigSource.GROUP_CONFIG))
+        entries.append(_entry(setting, value, synonyms, read_only=False))
     return entries
 
 

@@ -123,14 +123,6 @@ _NAMES_BY_REASON = {
         log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable log.cleaner.io.buffer.load.factor
         log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads
     """,
-    "the newer group protocol is not available yet": """
-        group.consumer.assignment.interval.ms group.consumer.assignors group.consumer.heartbeat.interval.ms
-        group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
-        group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
-        group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
-        group.consumer.min.session.timeout.ms group.consumer.session.timeout.ms
-        group.coordinator.rebalance.protocols
-    """,
     "a coordinator writes its records at once": """
         group.coordinator.append.linger.ms
     """,

@@ -4,7 +4,7 @@ Always holds: a resource is changed whole or not at all, and each succeeds or fa
 as they were given, as in Kafka; they are decoded where they are used.
 Does not know: loggers, whose levels are not metadata; `server.config_changes` sets those.
 Differs from Kafka: a broker setting that Barnabas does not know, or that has no effect in it, is refused, where Kafka
-stores any name; the settings of groups are refused too, until there are groups.
+stores any name; of groups, only the settings of consumer groups are known.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.config.broker import BrokerConfig, effective
 from barnabas.config.client_metrics import ClientMetricsConfig
+from barnabas.config.group import GroupConfig
 from barnabas.config.setting import Setting, Update, ValueType
 from barnabas.config.topic import TopicConfig
 from barnabas.config.validation import ConfigError, OutOfRange
@@ -235,7 +236,7 @@ def _check(
         case ResourceType.CLIENT_METRICS:
             return _check_client_metrics(name, after)
         case ResourceType.GROUP:
-            return _check_group(name, after)
+            return _check_group(image, name, after, static)
         case unsupported:
             raise AssertionError(f"check_form lets resources of type {unsupported} pass")
 
@@ -308,9 +309,13 @@ def _check_client_metrics(name: str, after: Mapping[str, str]) -> Refusal | None
     return None
 
 
-def _check_group(name: str, after: Mapping[str, str]) -> Refusal | None:
+def _check_group(image: MetadataImage, name: str, after: Mapping[str, str], static: BrokerConfig) -> Refusal | None:
     if not name:
         return _refused("A group must be named: there are no defaults for all groups.")
-    if after:
-        return Refusal(ErrorCode.INVALID_CONFIG, f"{next(iter(after))} is not a setting of groups.")
+    cluster = image.config(ResourceType.BROKER, CLUSTER_DEFAULT)
+    own = image.config(ResourceType.BROKER, str(static.node_id))
+    try:
+        GroupConfig.checked(after, effective(static, cluster, own)[0])
+    except ConfigError as error:
+        return Refusal(ErrorCode.INVALID_CONFIG, str(error))
     return None

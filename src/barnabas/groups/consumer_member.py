@@ -85,7 +85,7 @@ class ConsumerMember(NamedTuple):
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             assignor=value.server_assignor,
             classic=None
-            if classic is None
+            if classic is None or not classic.supported_protocols
             else ClassicProtocols(
                 classic.session_timeout_ms,
                 tuple((protocol.name, protocol.metadata) for protocol in classic.supported_protocols),
@@ -102,6 +102,7 @@ class ConsumerMember(NamedTuple):
             subscribed_topic_regex=self.expression,
             rebalance_timeout_ms=self.rebalance_timeout_ms,
             server_assignor=self.assignor,
+            classic_member_metadata=None,
         )
         if self.classic is not None:
             value.classic_member_metadata = ClassicMemberMetadata(

@@ -3,6 +3,8 @@
 from enum import Enum
 from typing import NamedTuple
 
+from barnabas.config.consumer_groups import ConsumerGroupConfig
+from barnabas.config.group import GroupConfig
 from barnabas.groups.assignors import ASSIGNORS
 
 
@@ -32,3 +34,19 @@ class ConsumerSettings(NamedTuple):
     size_max: int = 2_147_483_647  # members of one group
     assignors: tuple[str, ...] = tuple(ASSIGNORS)  # the first is that of groups whose members ask for none
     migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+
+    @classmethod
+    def of(cls, config: ConsumerGroupConfig) -> "ConsumerSettings":
+        settings = cls(
+            size_max=config.group_consumer_max_size,
+            assignors=config.group_consumer_assignors,
+            migration=MigrationPolicy(config.group_consumer_migration_policy),
+        )
+        return settings.for_group(GroupConfig({}, config))
+
+    def for_group(self, config: GroupConfig) -> "ConsumerSettings":
+        return self._replace(
+            session_timeout_ms=config.consumer_session_timeout_ms,
+            heartbeat_interval_ms=config.consumer_heartbeat_interval_ms,
+            assignment_interval_ms=config.consumer_assignment_interval_ms,
+        )

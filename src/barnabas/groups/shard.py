@@ -185,6 +185,10 @@ class GroupShard:
                 self._ensure_group(record)
         elif record.type == GROUP_METADATA:
             classic.apply(self, record)
+        else:
+            from barnabas.groups import consumer
+
+            consumer.apply(self, record)
 
     def transaction_ended(self, producer_id: ProducerId, *, committed: bool) -> None:
         self.offsets.transaction_ended(producer_id, committed=committed)

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.errors import ErrorCode
 from barnabas.metadata.delta import MetadataDelta
-from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.image import MetadataImage, ResourceType
 from barnabas.metadata.topic_names import OFFSETS_TOPIC
 from barnabas.protocol.message import Structure
 
 if TYPE_CHECKING:
-    from barnabas.groups.group import GroupCount
+    from barnabas.groups.group import GroupCount, Surroundings
     from barnabas.server.broker import Broker
     from barnabas.server.group_shard import Decide, LedShard
 
@@ -66,7 +66,10 @@ class GroupCoordinator:
                 for partition, state in change.partitions.items():
                     self._led_by(partition, state.leader, image)
         if self.shards and (deleted or delta.topics_changed):
-            self._topics_changed(deleted, image)
+            self._topics_changed(delta, deleted, image)
+        if any(resource.type in (ResourceType.GROUP, ResourceType.BROKER) for resource in delta.configs_changed):
+            for shard in self.shards.values():
+                self._configure(shard.shard.surroundings, image)
 
     def _led_by(self, partition: int, leader: int, image: MetadataImage) -> None:
         known = self.shards.get(partition)
@@ -97,6 +100,7 @@ class GroupCoordinator:
             config=broker.config,
             runtime=broker.runtime,
         )
+        self._configure(shard.shard.surroundings, image)
         self._to_load.append(shard)
         if self._load_task is None:
             self._load_task = asyncio.ensure_future(self._load())
@@ -113,12 +117,27 @@ class GroupCoordinator:
                 shard.close()
         self._load_task = None
 
-    def _topics_changed(self, deleted: list[str], image: MetadataImage) -> None:
+    def _configure(self, surroundings: Surroundings, image: MetadataImage) -> None:
+        """Consumer groups take settings while they run, also each for itself; the others are read at start."""
+        from barnabas.config.group import GroupConfig
+        from barnabas.groups.consumer_settings import ConsumerSettings
+
+        config = self._broker.config
+        surroundings.consumer = ConsumerSettings.of(config)
+        surroundings.consumer_overrides = {
+            resource.name: surroundings.consumer.for_group(GroupConfig(GroupConfig.usable(overrides)[0], config))
+            for resource, overrides in image.configs.items()
+            if resource.type == ResourceType.GROUP
+        }
+
+    def _topics_changed(self, delta: MetadataDelta, deleted: list[str], image: MetadataImage) -> None:
         from barnabas.server.group_topics import ImageTopics
 
         topics = ImageTopics(image)
+        names = [*deleted, *(change.topic.name for change in delta.topics_changed)]
+        names_changed = bool(deleted) or any(change.before is None for change in delta.topics_changed)
         for shard in self.shards.values():
-            shard.shard.surroundings.topics = topics
+            shard.topics_changed(topics, names, names_changed=names_changed)
             if deleted:
                 shard.run(lambda rules: rules.topics_deleted(deleted))
 

@@ -24,6 +24,7 @@ from barnabas.groups.group import Surroundings
 from barnabas.groups.outcome import Answer, Moment, Outcome, Pending
 from barnabas.groups.records import GroupRecord, decode, encode
 from barnabas.groups.shard import GroupShard
+from barnabas.groups.topics import Topics
 from barnabas.log.append import AppendOrigin
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.message import DecodeError, Structure
@@ -181,11 +182,18 @@ class LedShard:
             self._perform(decide(self.shard))
             self._wind_timer()
 
+    def topics_changed(self, topics: Topics, names: Sequence[str], *, names_changed: bool) -> None:
+        self.shard.surroundings.topics = topics
+        self.shard.topics_changed(names, names_changed=names_changed, now=self._now())
+        self._wind_timer()
+
     def _perform(self, outcome: Outcome) -> ErrorCode:
         error = self._append(outcome) if outcome.records else ErrorCode.NONE
         if error == ErrorCode.NONE:
             if outcome.answers:
                 self._answer_at_commit(outcome.answers)
+            if outcome.then is not None:
+                self._perform(outcome.then(self.shard, self._now()))
             return error
         logger.error("%s: cannot append, %d requests fail: %s", self.partition.name, len(outcome.answers), error.name)
         give_all(outcome.answers, told_as(error))

@@ -2,8 +2,8 @@
 each with its source, synonyms and help.
 
 Another broker's settings are INVALID_REQUEST: it must be asked itself.
-Differs from Kafka: settings that have no effect in Barnabas are not shown; `listeners` and
-`listener.security.protocol.map` are read-only; groups have no settings until there are groups.
+Differs from Kafka: settings that have no effect in Barnabas are not shown, among them those of share and streams
+groups; `listeners` and `listener.security.protocol.map` are read-only.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def _entries(broker: Broker, resource_type: int, name: str) -> list[Entry] | Ref
             overrides = broker.controller.image.config(ResourceType.CLIENT_METRICS, name)
             return _check_named(name) or describe.client_metrics_entries(overrides)
         case ResourceType.GROUP:
-            return _check_named(name) or []
+            overrides = broker.controller.image.config(ResourceType.GROUP, name)
+            return _check_named(name) or describe.group_entries(overrides, broker_layers(broker))
         case unsupported:
             return Refusal(ErrorCode.INVALID_REQUEST, f"Resources of type {unsupported} have no configs.")
 
