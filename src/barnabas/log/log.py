@@ -59,7 +59,6 @@ class Log:
         "_high_watermark",
         "_last_flush_ms",
         "_needs_recovery",
-        "_producer_id_expiration_ms",
         "_reader",
         "_rules",
         "_segments",
@@ -69,6 +68,7 @@ class Log:
         "leader_epochs",
         "log_end_offset",
         "log_start_offset",
+        "producer_id_expiration_ms",
         "producers",
     )
 
@@ -94,7 +94,7 @@ class Log:
         self._snapshots = loaded.snapshots
         self._flusher = Flusher(disk, directory, loaded.recovery_point)
         self._high_watermark = loaded.log_start_offset
-        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self.producer_id_expiration_ms = producer_id_expiration_ms  # the broker's, which may change while it runs
         self._reader = Reader(self._segments)
         self._last_flush_ms = now_ms
         self._needs_recovery = False  # the disk failed half way through something that cannot be taken back
@@ -439,7 +439,7 @@ class Log:
 
     def expire_producers(self, now_ms: int) -> int:
         """Forgets producers that were silent for too long; gives how many."""
-        return self.producers.expire(now_ms, self._producer_id_expiration_ms)
+        return self.producers.expire(now_ms, self.producer_id_expiration_ms)
 
     # Truncating
 
@@ -484,7 +484,7 @@ class Log:
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self._high_watermark = min(self._high_watermark, end_offset)
         self.leader_epochs.truncate_from_end(end_offset)
-        expiration_ms = self._producer_id_expiration_ms
+        expiration_ms = self.producer_id_expiration_ms
         found = self._snapshots.load_newest(end_offset, self.producers, now_ms, expiration_ms)
         first_offset = self.log_start_offset if found is None else max(found, self.log_start_offset)
         if first_offset < end_offset:

@@ -96,7 +96,9 @@ class LogDirectory:
 
     # Logs
 
-    def open_log(self, name: TopicPartition, topic_id: Uuid, config: TopicConfig) -> Log:
+    def open_log(
+        self, name: TopicPartition, topic_id: Uuid, config: TopicConfig, producer_id_expiration_ms: int
+    ) -> Log:
         """Opens the partition's log, or makes it; recovers it first where the last end was not a clean one."""
         disk = self._runtime.disk
         directory = self._file(name.directory_name)
@@ -116,6 +118,7 @@ class LogDirectory:
             recovery_point=self._recovery_points.get(name, 0),
             log_start_offset=self._log_start_offsets.get(name, 0),
             clean_shutdown=self.was_clean,
+            producer_id_expiration_ms=producer_id_expiration_ms,
         )
 
     def delete_log(self, name: TopicPartition) -> str:

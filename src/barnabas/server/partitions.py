@@ -87,7 +87,7 @@ class Partitions:
                 partitions[index] = Partition(
                     name=name,
                     topic_id=topic.id,
-                    log=self._directory.open_log(name, topic.id, config),
+                    log=self._directory.open_log(name, topic.id, config, self._config.producer_id_expiration_ms),
                     leader_epoch=state.leader_epoch,
                     in_sync=state.isr,
                     runtime=self._runtime,
@@ -112,6 +112,7 @@ class Partitions:
         config = self._topic_config(topic, image)
         for partition in self._by_name[topic].values():
             partition.log.update_config(config)
+            partition.log.producer_id_expiration_ms = self._config.producer_id_expiration_ms
 
     def _topic_config(self, topic: str, image: MetadataImage) -> TopicConfig:
         usable, complaints = TopicConfig.usable(image.config(ResourceType.TOPIC, topic))
