@@ -3,19 +3,22 @@
 The checks are Kafka's, in its order, on the batch header alone: no record is looked at unless the topic asks for it
 (`cleanup.policy=compact` needs keys, `message.timestamp.before.max.ms` needs every timestamp).
 Differs from Kafka: broken records under a matching CRC, or a header whose largest timestamp is not that of its
-records, are stored as they came.
+records, are stored as they came; an unknown codec gets a proper error instead of UNKNOWN_SERVER_ERROR.
 Always holds: checking changes nothing. Does not know: offsets, sequences of producers, files.
 """
 
 from enum import IntEnum
+from struct import Struct
 from typing import NamedTuple
 
 from barnabas.config.topic import LONG_MAX, TopicConfig
 from barnabas.errors import ErrorCode
+from barnabas.protocol.checksum import crc32c
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
+    CRC_START,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
     BatchHeader,
@@ -38,6 +41,8 @@ _CODECS = {
 }
 _OLD_MESSAGE_BYTES_MIN = 14  # of a message in format 0, behind its offset and length
 _MAGIC_POSITION = 16
+_ATTRIBUTES = Struct(">h")
+_CRC = Struct(">I")
 
 
 class AppendOrigin(IntEnum):
@@ -122,7 +127,7 @@ def check_client_batch(batch: memoryview, header: BatchHeader, rules: AppendRule
         refused = _check_records(batch, rules, now_ms)
         if refused is not None:
             return refused
-    if attributes & LOG_APPEND_TIME_BIT:
+    if attributes & LOG_APPEND_TIME_BIT and (rules.stamps_append_time or header.max_timestamp_ms == NO_TIMESTAMP_MS):
         return AppendInfo.failed(ErrorCode.INVALID_TIMESTAMP, "producers may not mark a batch as stamped by the broker")
     if not rules.stamps_append_time and header.max_timestamp_ms - now_ms > rules.timestamp_after_max_ms:
         return AppendInfo.failed(ErrorCode.INVALID_TIMESTAMP, _timestamp_words(header.max_timestamp_ms, rules, now_ms))
@@ -171,6 +176,13 @@ def _check_records(batch: memoryview, rules: AppendRules, now_ms: int) -> Append
 def _timestamp_words(timestamp_ms: int, rules: AppendRules, now_ms: int) -> str:
     earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
     return f"timestamp {timestamp_ms} is not within {max(earliest, 0)} and {latest}"
+
+
+def clear_append_time(batch: memoryview) -> None:
+    """Takes the mark of the broker's stamp off a batch, in place, as Kafka does where a topic keeps producers' time."""
+    (attributes,) = _ATTRIBUTES.unpack_from(batch, CRC_START)
+    _ATTRIBUTES.pack_into(batch, CRC_START, attributes & ~LOG_APPEND_TIME_BIT)
+    _CRC.pack_into(batch, CRC_START - _CRC.size, crc32c(batch[CRC_START:]))
 
 
 def malformed(batches: memoryview) -> AppendInfo:

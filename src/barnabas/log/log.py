@@ -17,6 +17,7 @@ from barnabas.log.append import (
     check_batch,
     check_client_batch,
     check_surplus,
+    clear_append_time,
     malformed,
 )
 from barnabas.log.checkpoint import PARTITION_METADATA_FILE_NAME
@@ -37,6 +38,7 @@ from barnabas.protocol.record_batch import (
     CODEC_MASK,
     HEADER_BYTES,
     INT32_MAX,
+    LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
     BatchHeader,
     InvalidRecordBatch,
@@ -225,6 +227,8 @@ class Log:
         if rules.stamps_append_time:
             append_time_ms = max_timestamp_ms = now_ms
             set_append_time(batches, 0, now_ms)
+        elif header[5] & LOG_APPEND_TIME_BIT:
+            clear_append_time(batches)
         base_offset = self.log_end_offset
         assign(batches, 0, base_offset, leader_epoch)
         self._write(batches, header, base_offset, leader_epoch, max_timestamp_ms, now_ms)
@@ -480,6 +484,7 @@ class Log:
 
     def _truncated_to(self, end_offset: Offset, now_ms: int) -> None:
         self._reader.forget()
+        self._flusher.truncated(end_offset)  # again: the end may lie before the offset that was asked for
         self.log_end_offset = end_offset
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self._high_watermark = min(self._high_watermark, end_offset)

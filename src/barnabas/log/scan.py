@@ -50,10 +50,15 @@ def find_batch(file: File, position: Position, end: Position, offset: Offset) ->
     return end
 
 
-def headers_from(file: File, position: Position, end: Position) -> Iterator[tuple[Position, BatchHeader]]:
-    """Position and header of every batch, without its records. The file must be sound up to `end`."""
+def headers_from(
+    file: File, position: Position, end: Position, chunk_bytes: int = WALK_CHUNK_BYTES
+) -> Iterator[tuple[Position, BatchHeader]]:
+    """Position and header of every batch, without its records. The file must be sound up to `end`.
+
+    Whoever looks for something near reads it by `SEEK_CHUNK_BYTES`.
+    """
     while position < end:
-        chunk = file.read(position, min(WALK_CHUNK_BYTES, end - position))
+        chunk = file.read(position, min(chunk_bytes, end - position))
         inside = 0
         while inside + HEADER_BYTES <= len(chunk):
             header = read_header(chunk, inside)

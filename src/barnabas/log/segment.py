@@ -14,7 +14,7 @@ from zlib import crc32
 
 from barnabas.log.mapped_index import CorruptIndex
 from barnabas.log.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
-from barnabas.log.scan import find_batch, headers_from
+from barnabas.log.scan import SEEK_CHUNK_BYTES, find_batch, headers_from
 from barnabas.log.time_index import TimeEntry, TimeIndex
 from barnabas.log.transaction_index import TransactionIndex
 from barnabas.runtime.interfaces import Buffer, Disk, File
@@ -230,7 +230,7 @@ class Segment:
     def age_start_ms(self) -> int | None:
         """The timestamp that `segment.ms` counts from; None where the first batch has none or there is no batch."""
         if self.first_timestamp_ms is None and self.size_bytes:
-            _, header = next(headers_from(self.file(), 0, self.size_bytes))
+            _, header = next(headers_from(self.file(), 0, self.size_bytes, SEEK_CHUNK_BYTES))
             self.first_timestamp_ms = header.max_timestamp_ms
         timestamp_ms = self.first_timestamp_ms
         return timestamp_ms if timestamp_ms is not None and timestamp_ms >= 0 else None
@@ -300,7 +300,7 @@ class Segment:
         """Drops the batch that holds this offset and everything behind it, and syncs the file; gives the new end."""
         position = self.position_of(offset)
         if position < self.size_bytes:
-            _, header = next(headers_from(self.file(), position, self.size_bytes))
+            _, header = next(headers_from(self.file(), position, self.size_bytes, SEEK_CHUNK_BYTES))
             offset = min(offset, header.base_offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)

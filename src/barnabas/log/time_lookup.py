@@ -7,7 +7,7 @@ Always holds: the answer is the first record, by offset, that is at least as lat
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from barnabas.log.scan import headers_from
+from barnabas.log.scan import SEEK_CHUNK_BYTES, headers_from
 from barnabas.log.segment import Segment
 from barnabas.protocol.record_batch import BatchHeader, decode_records
 from barnabas.types import LeaderEpoch, Offset, Position
@@ -32,7 +32,7 @@ def first_at_or_after(segments: Sequence[Segment], timestamp_ms: int, first_offs
 def _first_in_segment(segment: Segment, timestamp_ms: int, first_offset: Offset) -> TimestampOffset | None:
     start_offset = max(segment.time_index.lookup(timestamp_ms), first_offset)
     position = segment.offset_index.lookup(start_offset)
-    for found, header in headers_from(segment.file(), position, segment.size_bytes):
+    for found, header in headers_from(segment.file(), position, segment.size_bytes, SEEK_CHUNK_BYTES):
         if header.max_timestamp_ms >= timestamp_ms and header.last_offset >= first_offset:
             answer = _first_in_batch(segment, found, header, timestamp_ms, first_offset)
             if answer is not None:
@@ -56,7 +56,7 @@ def latest(segments: Sequence[Segment]) -> TimestampOffset | None:
     if timestamp_ms < 0:
         return None
     position = chosen.offset_index.lookup(last_offset)
-    for found, header in headers_from(chosen.file(), position, chosen.size_bytes):
+    for found, header in headers_from(chosen.file(), position, chosen.size_bytes, SEEK_CHUNK_BYTES):
         if header.max_timestamp_ms == timestamp_ms:
             return _first_in_batch(chosen, found, header, timestamp_ms, header.base_offset)
     return None

@@ -14,6 +14,7 @@ from barnabas.protocol.record_batch import (
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
     Record,
+    crc_matches,
     decode_records,
     encode_batch,
     read_header,
@@ -149,8 +150,20 @@ class TestRefusals:
 
     def test_a_stamp_that_only_the_broker_may_give(self) -> None:
         stamped = LOG_APPEND_TIME_BIT.to_bytes(2, "big")
-        assert refused(patched(21, stamped)) == ErrorCode.INVALID_TIMESTAMP
         assert refused(patched(21, stamped), message_timestamp_type="LogAppendTime") == ErrorCode.INVALID_TIMESTAMP
+        timeless = memoryview(encode_batch([Record(0, -1, b"k", b"v")]))
+        assert refused(patched(21, stamped, source=timeless)) == ErrorCode.INVALID_TIMESTAMP
+
+    @pytest.mark.parametrize("compression_type", ["producer", "gzip"])
+    def test_a_stamp_where_the_topic_keeps_producers_time_is_taken_off(self, compression_type: str) -> None:
+        log = new_log(compression_type=compression_type)
+        data = patched(21, LOG_APPEND_TIME_BIT.to_bytes(2, "big"))
+        assert log.append_as_leader(data, 0, NOW_MS).error == ErrorCode.NONE
+        stored = memoryview(log.read(0, 1, 3).read())  # type: ignore[union-attr]
+        header = read_header(stored)
+        assert not header.is_log_append_time
+        assert crc_matches(stored, 0, header)
+        assert [record.timestamp_ms for record in decode_records(stored)] == [NOW_MS, NOW_MS + 1, NOW_MS + 2]
 
     def test_too_far_ahead(self) -> None:
         assert refused(batch(1, timestamp_ms=NOW_MS + HOUR_MS)) == ErrorCode.NONE
