@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 PROTOCOL_TYPE = "consumer"
 MEMBER_EPOCH_COMMIT_VERSION = 9  # of OffsetCommit: the first that consumer groups can use
 NEVER_MS = -(1 << 62)
+RETRY_MS = 1_000  # after which a timer runs again whose records could not be written
 MEMBER_TIMERS = (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.JOIN, TimerKind.SYNC)
 
 
@@ -223,10 +224,12 @@ class ConsumerGroup(Group):
         return ()
 
     def append_failed(self, outcome: Outcome, error: ErrorCode, now: Moment) -> Outcome:
-        """What was decided did not happen. Members ask again by themselves; for the rest, time is set anew."""
+        """What was decided did not happen. Members ask again by themselves; a timer that is over is tried again."""
         self.metadata_stale = True
-        self.sessions_started = False
-        self.start_sessions(now)
+        for member in self.state.members.values():
+            self.set_timer_once(TimerKind.SESSION, member.member_id, RETRY_MS, now)
+            if gives_up_late(member):
+                self.set_timer_once(TimerKind.REBALANCE, member.member_id, RETRY_MS, now)
         if self.state.expressions:
             expression_refresh.schedule(self, now)
         return NOTHING

@@ -45,7 +45,8 @@ class Round:
         topics_changed = member.topics != before.topics
         expression_changed = member.expression != before.expression
         self.subscription_changed = topics_changed or expression_changed
-        bump = topics_changed or (expression_changed and self._change_expression())
+        bump = self._change_expression() if expression_changed else False
+        bump = bump or topics_changed
         if bump or group.metadata_stale:
             self._update_epoch(bump)
 

@@ -33,7 +33,7 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from barnabas.types import NO_LEADER_EPOCH, NO_OFFSET
+from barnabas.types import NO_LEADER_EPOCH, NO_OFFSET, ZERO_UUID
 
 if TYPE_CHECKING:
     from barnabas.groups.shard import GroupShard
@@ -77,20 +77,24 @@ def _check_commit(shard: GroupShard, request: OffsetCommitRequest, client: Clien
             transactional=False,
             api_version=client.api_version,
         )
-        return _check_partitions(group, request) if error == ErrorCode.NONE else error
+        return _check_partitions(shard, group, request) if error == ErrorCode.NONE else error
     if request.generation_id_or_member_epoch >= 0:
         newer = client.api_version >= MEMBER_EPOCH_VERSION
         return ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION
     return ErrorCode.NONE if shard.surroundings.has_room else ErrorCode.POLICY_VIOLATION
 
 
-def _check_partitions(group: Group, request: OffsetCommitRequest) -> ErrorCode:
+def _check_partitions(shard: GroupShard, group: Group, request: OffsetCommitRequest) -> ErrorCode:
     for topic in request.topics:
+        topic_id = topic.topic_id
+        if topic_id == ZERO_UUID:  # as in versions that know topics by their names
+            known = shard.surroundings.topics.by_name(topic.name)
+            topic_id = ZERO_UUID if known is None else known.id
         for partition in topic.partitions:
             error = group.check_partition_commit(
                 member_id=request.member_id,
                 epoch=request.generation_id_or_member_epoch,
-                topic_id=topic.topic_id,
+                topic_id=topic_id,
                 partition=partition.partition_index,
             )
             if error != ErrorCode.NONE:
