@@ -3,9 +3,12 @@
 Always holds: the recovery point rises only after a sync that covers it, and falls with a truncation; a sync that began
 before the truncation counts for nothing. The owner of the log notes changes; `flush` may run on another thread.
 No lock is needed: what `flush` takes away is popped one by one, what it finished is published in one assignment, and
-changes are counted, so that one made during a sync stays to be done. Does not know: when a flush is due.
+changes are counted, so that one made during a sync stays to be done.
+A sync that failed is not repeated: the system may have dropped what it could not write, and would then report success.
+Does not know: when a flush is due.
 """
 
+import errno
 from collections import deque
 from collections.abc import Iterable
 
@@ -27,6 +30,7 @@ class Flusher:
         "_paths",
         "_synced",
         "_truncations",
+        "has_failed",
     )
 
     def __init__(self, disk: Disk, directory: str, recovery_point: Offset) -> None:
@@ -40,6 +44,7 @@ class Flusher:
         self._directory_changes_done = 0
         self._epoch_changes = 0
         self._epoch_changes_done = 0
+        self.has_failed = False  # once true, only recovery can tell what is on the platter
 
     @property
     def recovery_point(self) -> Offset:
@@ -79,7 +84,9 @@ class Flusher:
     # On any thread
 
     def flush(self, segments: Segments, end_offset: Offset, leader_epochs: LeaderEpochs) -> None:
-        """Everything below `end_offset`, then the recovery point. OSError leaves what is undone to be done."""
+        """Everything below `end_offset`, then the recovery point."""
+        if self.has_failed:
+            raise OSError(errno.EIO, "a sync failed here before; the log must be opened anew", self._directory)
         truncations = self._truncations
         active = segments.active
         if end_offset > active.base_offset:
@@ -92,24 +99,26 @@ class Flusher:
 
     def _sync_finished(self) -> None:
         while self._paths:
-            path = self._paths.popleft()
-            try:
-                self._sync_file(path)
-            except OSError:
-                self._paths.appendleft(path)
-                raise
+            self._sync_file(self._paths.popleft())
 
     def _sync_file(self, path: str) -> None:
         try:
             self._disk.sync_file(path)
         except FileNotFoundError:
             return  # deleted meanwhile, or a kind of file that this segment does not have
+        except OSError:
+            self.has_failed = True
+            raise
 
     def sync_directory(self) -> None:
         changes = self._directory_changes
         if self._directory_changes_done < changes:
-            self._disk.sync_directory(self._directory)
-            self._disk.sync_directory(self._directory.rpartition("/")[0] or "/")
+            try:
+                self._disk.sync_directory(self._directory)
+                self._disk.sync_directory(self._directory.rpartition("/")[0] or "/")
+            except OSError:
+                self.has_failed = True
+                raise
             self._directory_changes_done = changes
 
     def write_epochs(self, leader_epochs: LeaderEpochs) -> None:

@@ -180,7 +180,7 @@ class Log:
     @property
     def is_offline(self) -> bool:
         """Whether appends fail: what a failed write left could not be cut yet, or the log must be opened anew."""
-        return self._needs_recovery or self._segments.active.is_torn
+        return self._needs_recovery or self._flusher.has_failed or self._segments.active.is_torn
 
     def update_config(self, config: TopicConfig) -> None:
         """Takes effect at once, but for what a segment was made with."""
@@ -267,7 +267,7 @@ class Log:
         max_timestamp_ms: int,
         now_ms: int,
     ) -> None:
-        if self._needs_recovery:
+        if self._needs_recovery or self._flusher.has_failed:
             raise OSError(errno.EIO, "the disk failed here before; the log must be opened anew", self.directory)
         size_bytes = len(batch)
         last_offset = base_offset + header[6]
@@ -517,7 +517,10 @@ class Log:
         return self._flusher.has_finished_segments
 
     def flush(self, end_offset: Offset | None = None, now_ms: int | None = None) -> None:
-        """Syncs what lies below `end_offset` (by default all); may run on any thread while appends go on."""
+        """Syncs what lies below `end_offset` (by default all); may run on any thread while appends go on.
+
+        After an OSError of a sync the log takes nothing more until it is opened anew.
+        """
         reached = self.log_end_offset
         if end_offset is not None:
             reached = min(reached, end_offset)
@@ -532,7 +535,7 @@ class Log:
     # Ending
 
     def close(self) -> None:
-        """A clean stop: everything synced, so that the next start reads next to nothing."""
+        """A clean stop: everything synced, so that the next start reads next to nothing. OSError: it was not clean."""
         active = self._segments.active
         is_untouched = active.size_bytes == 0 and active.base_offset == 0
         if not is_untouched and not self._is_stopped():

@@ -92,8 +92,9 @@ def test_flush_up_to_an_offset() -> None:
     assert log.recovery_point == 10
 
 
-@pytest.mark.parametrize("nth", range(1, 8))
-def test_a_failed_flush_promises_nothing_and_can_be_repeated(nth: int) -> None:
+@pytest.mark.parametrize("nth", range(1, 7))
+def test_a_failed_sync_promises_nothing_and_ends_the_writing(nth: int) -> None:
+    """Asked again the system may say that all is well, and have dropped what it could not write."""
     disk = simulated_disk()
     log = new_log(disk, segment_bytes=300, index_interval_bytes=100)
     for _ in range(6):
@@ -102,9 +103,31 @@ def test_a_failed_flush_promises_nothing_and_can_be_repeated(nth: int) -> None:
     with pytest.raises(OSError):
         log.flush()
     assert log.recovery_point == 0
+    assert log.is_offline
+    for use in (log.flush, log.close, lambda: append(log)):
+        with pytest.raises(OSError, match="opened anew"):
+            use()  # type: ignore[operator]
+    assert [record.offset for record in read_all(log)] == list(range(6))
+    again = Log.open(disk, DIRECTORY, log.config, NOW_MS, recovery_point=log.recovery_point)
+    assert append(again).base_offset == 6
+    again.flush()
+    assert again.recovery_point == 7
+    assert survivors(disk, again) == list(range(7))
+
+
+@pytest.mark.parametrize("kind", ["create", "write", "rename"])
+def test_a_checkpoint_that_cannot_be_written_can_be_repeated(kind: str) -> None:
+    disk = simulated_disk()
+    log = new_log(disk)
+    append(log)
+    disk.fail(kind, error=errno.ENOSPC)
+    with pytest.raises(OSError):
+        log.flush()
+    assert log.recovery_point == 0
+    append(log)
     log.flush()
-    assert log.recovery_point == 6
-    assert survivors(disk, log) == list(range(6))
+    assert log.recovery_point == 2
+    assert survivors(disk, log) == [0, 1]
 
 
 def test_a_deleted_segment_need_not_be_synced_and_does_not_come_back() -> None:
