@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from barnabas.config.broker import BrokerConfig
+from barnabas.consensus.voters import ReplicaKey, Voter, VoterSet
 from barnabas.metadata.delta import MetadataDelta
 from barnabas.metadata.image import Endpoint, MetadataImage
 from barnabas.runtime.interfaces import Disk, Runtime
@@ -84,6 +85,9 @@ class Controller:
                 offload=self.offload,
             ),
             directory=DIRECTORY,
+            cluster_id="cluster",
+            voters=VoterSet([Voter(ReplicaKey(1))]),
+            peers=None,  # type: ignore[arg-type]
             on_change=lambda delta, image: self.changes.append((delta, image)),
             on_failure=self.failures.append,
         )

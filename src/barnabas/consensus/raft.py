@@ -8,6 +8,7 @@ Does not know: records, sockets, disks, clocks. The log is seen through `LogView
 """
 
 from enum import Enum
+from math import inf
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -116,10 +117,10 @@ class Raft:
         if election.leader_id == replica.id:
             # It led when it crashed. It must not lead this epoch again: what it promised then may be lost.
             self._become_resigned(now_ms)
-        elif self.is_voter and len(voters) == 1:
-            self._deadline_ms = now_ms  # nobody to wait for
-        else:
-            self._wait_for_election(now_ms)
+        # A short wait, and none where there is nobody to wait for. Should there be a leader, the others refuse the
+        # pre-vote and say who it is.
+        alone = self.is_voter and len(voters) == 1
+        self._deadline_ms = now_ms if alone else now_ms + timeouts.election_ms * random.uniform(0.05, 0.3)
 
     @property
     def epoch(self) -> LeaderEpoch:
@@ -186,7 +187,9 @@ class Raft:
             return is_complete and not settled
         if self.election.voted is not None:
             return self.election.voted == request.candidate
-        return self.role in (Role.UNATTACHED, Role.PROSPECTIVE) and self.leader_id == NO_LEADER and is_complete
+        # Not even after a restart, when the leader of this epoch is known only from the file.
+        has_leader = self.leader_id != NO_LEADER or self.election.leader_id != NO_LEADER
+        return self.role in (Role.UNATTACHED, Role.PROSPECTIVE) and not has_leader and is_complete
 
     def receive_vote_response(
         self, voter_id: BrokerId, response: VoteResponse, pre_vote: bool, now_ms: float
@@ -327,6 +330,7 @@ class Raft:
         self.voters = voters
         if self.progress is not None:
             self.progress.replace_voters(voters)
+            self._deadline_ms = self._begin_ms = now_ms
         elif self.role in (Role.PROSPECTIVE, Role.CANDIDATE) and not self.is_voter:
             self._become_unattached(self.epoch, now_ms)
         return self._take()
@@ -380,6 +384,8 @@ class Raft:
         self._lead = True
         self._deadline_ms = now_ms + self._timeouts.fetch_ms * CHECK_QUORUM_FACTOR
         self._begin_epoch(tuple(voter.key.id for voter in self.voters.others(self.replica.id)), now_ms)
+        if self.voters.ids == (self.replica.id,):
+            self._deadline_ms = self._begin_ms = inf  # nobody can be missed
 
     def _become_follower(self, leader_id: BrokerId, epoch: LeaderEpoch, now_ms: float) -> None:
         assert leader_id != self.replica.id

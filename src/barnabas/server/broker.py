@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from barnabas.config.broker import BrokerConfig, effective
 from barnabas.config.endpoints import Endpoint as ListenerAddress
+from barnabas.consensus.voters import ReplicaKey, Voter, VoterSet
 from barnabas.log.log import Log
 from barnabas.metadata.delta import MetadataDelta
 from barnabas.metadata.image import Endpoint, MetadataImage, ResourceType
@@ -23,7 +24,9 @@ from barnabas.server.group_coordinator import GroupCoordinator
 from barnabas.server.log_directory import LogDirectory
 from barnabas.server.maintenance import Maintenance
 from barnabas.server.partitions import Partitions
+from barnabas.server.peers import Peers
 from barnabas.server.telemetry import ClientTelemetry
+from barnabas.types import BrokerId
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +46,7 @@ class Broker:
         self.partitions = Partitions(node_id=config.node_id, directory=self.directory, config=config, runtime=runtime)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.random)
         self.acceptor = Acceptor(dispatcher=Dispatcher(self), runtime=runtime, limits=limits_of(config))
+        self.peers = Peers(node_id=config.node_id, runtime=runtime, address_of=self._address_of)
         self.groups = GroupCoordinator(self)
         self.telemetry = ClientTelemetry(runtime)
         self.maintenance = Maintenance(self)
@@ -58,6 +62,9 @@ class Broker:
                 config=self.config,
                 runtime=self.runtime,
                 directory=self.config.metadata_log_dir or self.directory.path,
+                cluster_id=self.cluster_id,
+                voters=voters_of(self.config),
+                peers=self.peers,
                 on_change=self._changed,
                 on_failure=self._failed,
                 clean_shutdown=self.directory.was_clean,
@@ -77,6 +84,7 @@ class Broker:
         self.groups.close()
         await self.maintenance.stop()
         await self.controller.stop()
+        self.peers.close()
         logs = self.partitions.logs()
         for partition in self.partitions:
             partition.close()
@@ -114,6 +122,13 @@ class Broker:
         self.fetch_sessions.slots = self.config.max_incremental_fetch_session_cache_slots
         self.partitions.reconfigure(self.config, image)
 
+    def _address_of(self, node_id: BrokerId, _purpose: str) -> Address | None:
+        """Where another voter listens."""
+        for voter in self.config.controller_quorum_voters:
+            if voter.node_id == node_id:
+                return voter.host, voter.port
+        return None
+
     def _failed(self, error: Exception) -> None:
         if not self.failed.done():
             self.failed.set_result(error)
@@ -133,6 +148,12 @@ class Broker:
 def close_all(logs: Iterable[Log]) -> None:
     for log in logs:
         log.close()
+
+
+def voters_of(config: BrokerConfig) -> VoterSet:
+    """As configured; a node for which nothing is configured votes alone."""
+    ids = [voter.node_id for voter in config.controller_quorum_voters] or [config.node_id]
+    return VoterSet(Voter(ReplicaKey(voter_id)) for voter_id in ids)
 
 
 def limits_of(config: BrokerConfig) -> Limits:

@@ -6,20 +6,23 @@
         partition.metadata             the reserved topic id
 
 Always holds: `append` writes one batch in the leader's epoch, so that a decision is there whole or, after a crash, not
-at all. An epoch is in quorum-state, synced, before anything is written in it: no epoch is ever led twice. Nothing
-counts as written before `sync` has returned.
-Does not know: what records mean. With one voter, what is synced is committed; a quorum of several decides that by
-itself, above this file.
+at all. Nothing counts as written before `sync` has returned.
+Does not know: what records mean; who leads, and what is committed (`consensus.raft` does, to whom this is a LogView).
 """
 
+import errno
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.topic import TopicConfig
+from barnabas.consensus.messages import NO_LEADER, LogEnd
+from barnabas.consensus.raft import Election
+from barnabas.consensus.voters import ReplicaKey, VoterSet
 from barnabas.errors import ErrorCode
 from barnabas.log import checkpoint
 from barnabas.log.checkpoint import QuorumState
+from barnabas.log.file_range import FileRange
 from barnabas.log.log import AppendOrigin, Log
 from barnabas.metadata.topic_names import METADATA_TOPIC, METADATA_TOPIC_ID
 from barnabas.protocol.control_records import ControlRecordKind, encode_control_key
@@ -49,13 +52,14 @@ class MetadataUnavailable(Exception):
 
 
 class MetadataLog:
-    def __init__(self, disk: Disk, directory: str, log: Log, node_id: BrokerId, clock: Clock) -> None:
+    snapshot: LogEnd | None = None  # nothing is cut off yet
+
+    def __init__(self, disk: Disk, directory: str, log: Log, clock: Clock) -> None:
         self._disk = disk
         self._directory = directory
         self._log = log
-        self._node_id = node_id
         self._clock = clock
-        self.leader_epoch: LeaderEpoch = self._read_quorum_state().leader_epoch  # the last one known
+        self._leader_epoch: LeaderEpoch = -1  # while this node leads
 
     @classmethod
     def open(
@@ -72,7 +76,7 @@ class MetadataLog:
             clean_shutdown=clean_shutdown,
             topic_id=METADATA_TOPIC_ID,
         )
-        return cls(disk, directory, log, config.node_id, clock)
+        return cls(disk, directory, log, clock)
 
     @property
     def end_offset(self) -> Offset:
@@ -82,17 +86,55 @@ class MetadataLog:
     def size_bytes(self) -> int:
         return self._log.size_bytes
 
+    # What Raft may know
+
+    @property
+    def end(self) -> LogEnd:
+        return LogEnd(self._log.leader_epochs.latest_epoch, self._log.log_end_offset)
+
+    @property
+    def start_offset(self) -> Offset:
+        return self._log.log_start_offset
+
+    def end_of_epoch(self, epoch: LeaderEpoch) -> LogEnd:
+        return LogEnd(*self._log.end_offset_for_epoch(epoch))
+
+    def read_election(self) -> Election:
+        path = self._file(checkpoint.QUORUM_STATE_FILE_NAME)
+        if not self._disk.exists(path):
+            return Election()
+        state = checkpoint.decode_quorum_state(self._disk.read_bytes(path), path)
+        voted = None if state.voted_id < 0 else ReplicaKey(state.voted_id, state.voted_directory_id)
+        epoch = max(state.leader_epoch, self.end.last_epoch)  # should the file be older than the log
+        return Election(epoch, state.leader_id if epoch == state.leader_epoch else NO_LEADER, voted)
+
+    def write_election(self, election: Election, voters: VoterSet) -> None:
+        """Durable when it returns."""
+        state = QuorumState(
+            leader_id=election.leader_id,
+            leader_epoch=election.epoch,
+            voted_id=-1 if election.voted is None else election.voted.id,
+            voters=voters.ids,
+            version=0,
+        )
+        path = self._file(checkpoint.QUORUM_STATE_FILE_NAME)
+        self._disk.write_atomically(path, checkpoint.encode_quorum_state(state))
+
     # Reading
 
-    def batches(self) -> Iterator[tuple[BatchHeader, list[Any]]]:
-        """Every batch with its records. Control batches have none: they speak of the quorum, not of the cluster."""
-        offset = self._log.log_start_offset
-        if offset > 0:
+    def read(self, offset: Offset, size_bytes_max: int) -> FileRange | None:
+        """Batches for a follower, committed or not."""
+        return self._log.read(offset, size_bytes_max, self._log.log_end_offset)
+
+    def batches(self, offset: Offset, end_offset: Offset) -> Iterator[tuple[BatchHeader, list[Any]]]:
+        """Batches with their records. Control batches have none: they speak of the quorum, not of the cluster."""
+        if self._log.log_start_offset > offset:
+            offset = self._log.log_start_offset
             raise MetadataUnavailable(
                 f"{self._directory} begins at offset {offset}; the rest is in a snapshot, and those cannot be read"
             )
-        while offset < self._log.log_end_offset:
-            found = self._log.read(offset, READ_BYTES, self._log.log_end_offset)
+        while offset < end_offset:
+            found = self._log.read(offset, READ_BYTES, end_offset)
             assert found is not None, f"the metadata log has nothing at {offset}"
             view = memoryview(found.read())
             position = 0
@@ -104,18 +146,15 @@ class MetadataLog:
 
     # Writing
 
-    def begin_epoch(self) -> None:
-        """Makes this node the leader of an epoch that nobody has led, and writes so into the log."""
+    def begin_epoch(self, epoch: LeaderEpoch, leader_id: BrokerId, voters: VoterSet) -> None:
+        """From here on this node appends, in this epoch; the log says so."""
         from barnabas.protocol.messages.leader_change_message import LeaderChangeMessage, Voter
 
-        self.leader_epoch = max(self.leader_epoch, self._log.leader_epochs.latest_epoch) + 1
-        state = QuorumState(leader_id=self._node_id, leader_epoch=self.leader_epoch, voters=(self._node_id,), version=0)
-        self._disk.write_atomically(
-            self._file(checkpoint.QUORUM_STATE_FILE_NAME), checkpoint.encode_quorum_state(state)
-        )
-        voters = [Voter(voter_id=self._node_id)]
+        assert epoch > self.end.last_epoch
+        self._leader_epoch = epoch
+        members = [Voter(voter_id=voter_id) for voter_id in voters.ids]
         message = LeaderChangeMessage(
-            version=LEADER_CHANGE_VERSION, leader_id=self._node_id, voters=voters, granting_voters=voters
+            version=LEADER_CHANGE_VERSION, leader_id=leader_id, voters=members, granting_voters=members
         )
         value = bytearray()
         message.encode(value, LEADER_CHANGE_VERSION)
@@ -126,19 +165,28 @@ class MetadataLog:
         return self._append([(None, encode_record(record)) for record in records], control=False)
 
     def _append(self, pairs: Sequence[tuple[bytes | None, bytes]], *, control: bool) -> Offset:
-        assert self.leader_epoch >= 0
+        assert self._leader_epoch >= 0
         base_offset = self._log.log_end_offset
         now_ms = self._clock.now_ms()
         batch = encode_batch(
             [Record(base_offset + delta, now_ms, key, value) for delta, (key, value) in enumerate(pairs)],
             base_offset=base_offset,
-            leader_epoch=self.leader_epoch,
+            leader_epoch=self._leader_epoch,
             control=control,
         )
-        info = self._log.append_as_leader(memoryview(batch), self.leader_epoch, now_ms, AppendOrigin.COORDINATOR)
+        info = self._log.append_as_leader(memoryview(batch), self._leader_epoch, now_ms, AppendOrigin.COORDINATOR)
         assert info.error == ErrorCode.NONE, info
         assert info.end_offset == base_offset + len(pairs)
         return info.end_offset
+
+    def append_from_leader(self, batches: memoryview) -> None:
+        """As follower: what the leader sent, offsets and epochs as they are."""
+        info = self._log.append_as_follower(batches, self._clock.now_ms())
+        if info.error != ErrorCode.NONE:
+            raise OSError(errno.EIO, f"the leader sent what cannot be appended: {info.error_message}", self._directory)
+
+    def truncate_to(self, offset: Offset) -> None:
+        self._log.truncate_to(offset, self._clock.now_ms())
 
     def committed(self, end_offset: Offset) -> None:
         self._log.high_watermark = end_offset
@@ -151,12 +199,6 @@ class MetadataLog:
         self._log.close()
 
     # Details
-
-    def _read_quorum_state(self) -> QuorumState:
-        path = self._file(checkpoint.QUORUM_STATE_FILE_NAME)
-        if not self._disk.exists(path):
-            return QuorumState()
-        return checkpoint.decode_quorum_state(self._disk.read_bytes(path), path)
 
     def _file(self, name: str) -> str:
         return f"{self._directory}/{name}"

@@ -59,6 +59,13 @@ def test_a_vote_survives_a_restart() -> None:
     assert not raft.receive_vote(vote(3, 2), 0)[0].granted
 
 
+def test_no_vote_in_an_epoch_that_had_a_leader_before_the_restart() -> None:
+    """A late candidate of that epoch would otherwise become its second leader."""
+    raft = replica(election=Election(2, 3, None))
+    assert not raft.receive_vote(vote(2, 2), 0)[0].granted
+    assert raft.receive_vote(vote(2, 3), 0)[0].granted
+
+
 def test_no_vote_for_a_shorter_log() -> None:
     raft = replica(entries=5)
     response, output = raft.receive_vote(vote(2, 2, entries=4), 0)

@@ -89,9 +89,8 @@ def test_the_first_start_writes_what_kafka_writes() -> None:
         assert image.brokers[1].epoch == controller.service.broker_epoch == 11
         assert image.brokers[1].endpoints == (ENDPOINT,)
         assert image.config(ResourceType.BROKER, "") == {"min.insync.replicas": "1"}
-        [(delta, told)] = controller.changes
-        assert told is image
-        assert delta.features_changed
+        assert controller.changes[-1][1] is image
+        assert [delta.features_changed for delta, _ in controller.changes][:2] == [True, False]
 
     run(test)
 
@@ -126,7 +125,7 @@ def test_a_restart_replays_into_the_same_cluster_in_a_new_epoch() -> None:
         assert await first.service.submit(create("orders")) == "orders at 13"
         await first.service.stop()
         second = await Controller(disk).start()
-        assert second.service.leader_epoch == 2
+        assert second.service.quorum.epoch == 2
         assert list(second.image.topics_by_name) == ["orders"]
         assert second.image.features == first.image.features
         assert second.image.configs == first.image.configs
@@ -139,8 +138,7 @@ def test_a_restart_replays_into_the_same_cluster_in_a_new_epoch() -> None:
         # Only the first start of a cluster writes its features.
         names = [name for _, epoch, _, names in batches(disk.read_bytes(LOG)) if epoch == 2 for name in names]
         assert "FeatureLevelRecord" not in names
-        [(delta, _)] = second.changes
-        assert [change.topic.name for change in delta.topics_changed] == ["orders"]
+        assert [change.topic.name for change in second.changes[0][0].topics_changed] == ["orders"]
 
     run(test)
 
@@ -153,7 +151,7 @@ def test_an_epoch_is_never_led_twice_even_if_nothing_was_written_in_it() -> None
         disk.write_atomically(
             f"{DIRECTORY}/__cluster_metadata-0/quorum-state", state.replace(b'"leaderEpoch":1', b'"leaderEpoch":41')
         )
-        assert (await Controller(disk).start()).service.leader_epoch == 42
+        assert (await Controller(disk).start()).service.quorum.epoch == 42
 
     run(test)
 
@@ -169,7 +167,7 @@ def test_a_transaction_that_its_leader_left_open_is_aborted() -> None:
         for _ in range(2):  # and the log replays ever after
             again = await Controller(disk).start()
             assert "lost" not in again.image.topics_by_name
-            assert await again.service.submit(create(f"kept-{again.service.leader_epoch}"))
+            assert await again.service.submit(create(f"kept-{again.service.quorum.epoch}"))
             await again.service.stop()
         names = [name for *_, names in batches(disk.read_bytes(LOG)) for name in names]
         assert names.count("AbortTransactionRecord") == 1
@@ -215,12 +213,12 @@ def test_nothing_is_told_before_it_is_synced() -> None:
         assert not submitted.done()
         assert "orders" not in controller.image.topics_by_name
         assert not controller.changes
-        assert controller.service.high_watermark < controller.service.log_end_offset
+        assert controller.service.high_watermark < controller.service.log.end_offset
         controller.offload.release()
         assert await submitted == "orders at 13"
         assert "orders" in controller.image.topics_by_name
         assert [change.topic.name for delta, _ in controller.changes for change in delta.topics_changed] == ["orders"]
-        assert controller.service.high_watermark == controller.service.log_end_offset
+        assert controller.service.high_watermark == controller.service.log.end_offset
 
     run(test)
 
@@ -286,9 +284,9 @@ def test_one_sync_serves_all_that_came_meanwhile_and_changes_are_told_in_order()
 def test_a_decision_without_records_writes_nothing() -> None:
     async def test() -> None:
         controller = await Controller(MemoryDisk()).start()
-        end_offset = controller.service.log_end_offset
+        end_offset = controller.service.log.end_offset
         assert await controller.service.submit(lambda image, offset: Decision([], offset)) == end_offset
-        assert controller.service.log_end_offset == end_offset
+        assert controller.service.log.end_offset == end_offset
 
     run(test)
 
@@ -329,11 +327,11 @@ def test_a_full_disk_refuses_and_changes_nothing() -> None:
     async def test() -> None:
         disk = SimulatedDisk()
         controller = await Controller(disk).start()
-        before = controller.service.log_end_offset
+        before = controller.service.log.end_offset
         disk.fail("write", error=errno.ENOSPC)
         with pytest.raises(MetadataUnavailable):
             await controller.service.submit(create("orders"))
-        assert controller.service.log_end_offset == before
+        assert controller.service.log.end_offset == before
         assert controller.service.failure is None
         assert await controller.service.submit(create("orders")) == f"orders at {before}"
 
@@ -386,10 +384,10 @@ def test_a_record_that_contradicts_the_image_never_reaches_the_log() -> None:
     async def test() -> None:
         controller = await Controller(MemoryDisk()).start()
         await controller.service.submit(create("orders"))
-        before = controller.service.log_end_offset
+        before = controller.service.log.end_offset
         with pytest.raises(Exception, match="exists"):
             await controller.service.submit(lambda image, _offset: Decision(topic_records("orders"), None))
-        assert controller.service.log_end_offset == before
+        assert controller.service.log.end_offset == before
 
     run(test)
 

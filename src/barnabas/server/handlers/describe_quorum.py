@@ -65,12 +65,12 @@ def _quorum(broker: Broker) -> ResponsePartitionData:
     return ResponsePartitionData(
         partition_index=0,
         leader_id=controller.node_id,
-        leader_epoch=controller.leader_epoch,
+        leader_epoch=controller.quorum.epoch,
         high_watermark=controller.high_watermark,
         current_voters=[
             ReplicaState(
                 replica_id=controller.node_id,
-                log_end_offset=controller.log_end_offset,
+                log_end_offset=controller.log.end_offset,
                 last_fetch_timestamp=now_ms,
                 last_caught_up_timestamp=now_ms,
             )

@@ -1,0 +1,282 @@
+"""The metadata quorum at work: carries out what `consensus.raft` decides, on the metadata log and among the voters.
+
+    append (as leader) ─► sync, off the event loop ─┐
+    fetches of the other voters ────────────────────┴► Raft ─► high watermark ─► on_committed
+    as follower: fetch from the leader, append, sync, tell Raft, fetch again
+
+Always holds: what Raft wants persisted is on the platter before anybody hears of it. One timer, for Raft's next
+deadline. The fetch loop is the only thing that writes to a follower's log.
+Does not know: what records mean; elections (Raft does); requests of clients.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from math import inf
+
+from barnabas.client.connection import ConnectionLost
+from barnabas.consensus.messages import (
+    NO_LEADER,
+    BeginEpochRequest,
+    EndEpochRequest,
+    EpochResponse,
+    FetchPosition,
+    FetchVerdict,
+    Send,
+    VoteRequest,
+    VoteResponse,
+)
+from barnabas.consensus.raft import Output, Raft, Timeouts
+from barnabas.consensus.voters import ReplicaKey, VoterSet
+from barnabas.protocol.message import Message
+from barnabas.runtime.interfaces import Runtime, Timer
+from barnabas.server import quorum_messages
+from barnabas.server.metadata_log import MetadataLog
+from barnabas.server.peers import Peers
+from barnabas.types import BrokerId, LeaderEpoch, Offset
+
+logger = logging.getLogger(__name__)
+
+FETCH_WAIT_MS_MAX = 500  # how long the leader may hold a fetch for which it has nothing
+FETCH_BACKOFF_MS = 50  # after a fetch that failed, or found no leader
+FAREWELL_SECONDS = 0.2  # for telling the others before a stop; they would find out by themselves
+FETCH_PURPOSE = "quorum-fetch"
+ELECTION_PURPOSE = "quorum"
+
+
+class Quorum:
+    def __init__(
+        self,
+        *,
+        replica: ReplicaKey,
+        cluster_id: str,
+        voters: VoterSet,
+        log: MetadataLog,
+        timeouts: Timeouts,
+        peers: Peers,
+        runtime: Runtime,
+        on_lead: Callable[[], None],
+        on_cease: Callable[[], None],
+        on_committed: Callable[[Offset], None],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self._cluster_id = cluster_id
+        self._log = log
+        self._peers = peers
+        self._runtime = runtime
+        self._timeouts = timeouts
+        self._clock = runtime.clock
+        self._on_lead = on_lead
+        self._on_cease = on_cease
+        self._on_committed = on_committed
+        self._on_failure = on_failure
+        self.raft = Raft(
+            replica=replica,
+            voters=voters,
+            election=log.read_election(),
+            log=log,
+            timeouts=timeouts,
+            random=runtime.random,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        self._timer: Timer | None = None
+        self._sync_task: asyncio.Task[None] | None = None
+        self._fetch_task: asyncio.Task[None] | None = None
+        self._sends: dict[asyncio.Task[None], None] = {}  # kept so that none is collected while it runs
+        self._news: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # see `news`
+        self._stopped = False
+
+    # What others may know
+
+    @property
+    def leader_id(self) -> BrokerId:
+        return self.raft.leader_id
+
+    @property
+    def epoch(self) -> LeaderEpoch:
+        return self.raft.epoch
+
+    @property
+    def is_leader(self) -> bool:
+        return self.raft.is_leader
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self.raft.high_watermark
+
+    def news(self) -> "asyncio.Future[None]":
+        """Ends at the next change: of role or epoch, of the log's end, of the high watermark. Shared; do not cancel."""
+        return self._news
+
+    # Start and end
+
+    def start(self) -> None:
+        self._perform(self.raft.tick(self._clock.monotonic_ms()))
+        self._fetch_task = asyncio.ensure_future(self._follow())
+
+    async def stop(self) -> None:
+        """A leader says good-bye first, so that the others need not find out by waiting."""
+        self._stopped = True
+        self._perform(self.raft.resign(self._clock.monotonic_ms()))
+        farewells = tuple(self._sends)
+        if farewells:
+            await asyncio.wait(farewells, timeout=FAREWELL_SECONDS)
+        tasks = [task for task in (self._fetch_task, *self._sends) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._sync_task is not None:
+            await asyncio.gather(self._sync_task, return_exceptions=True)
+
+    # Raft's outputs
+
+    def _perform(self, output: Output) -> None:
+        """In the order of the fields, which is the order in which they are safe."""
+        if output.persist is not None:
+            self._log.write_election(output.persist, self.raft.voters)
+        if output.truncate_to is not None:
+            self._log.truncate_to(output.truncate_to)
+        if output.cease:
+            self._on_cease()
+        if output.lead:
+            self._log.begin_epoch(self.raft.epoch, self.raft.replica.id, self.raft.voters)
+            self._on_lead()
+            self._sync_soon()
+        if output.high_watermark is not None:
+            self._log.committed(output.high_watermark)
+            self._on_committed(output.high_watermark)
+        for send in output.send:
+            task = asyncio.ensure_future(self._send(send))
+            self._sends[task] = None
+            task.add_done_callback(self._sends.pop)
+        if output != Output():
+            self._tell()
+        self._set_timer()
+
+    def _tell(self) -> None:
+        news, self._news = self._news, asyncio.get_running_loop().create_future()
+        news.set_result(None)
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = self.raft.next_deadline_ms()
+        if not self._stopped and deadline_ms < inf:
+            delay_ms = max(0.0, deadline_ms - self._clock.monotonic_ms())
+            self._timer = self._clock.call_later(delay_ms, self._tick)
+
+    def _tick(self) -> None:
+        try:
+            self._perform(self.raft.tick(self._clock.monotonic_ms()))
+        except OSError as error:
+            self._on_failure(error)
+
+    async def _send(self, send: Send) -> None:
+        peer = self._peers.get(send.to, ELECTION_PURPOSE)
+        request = quorum_messages.encode(send.message, self._cluster_id)
+        try:
+            response = await peer.request(request)
+        except ConnectionLost as error:
+            logger.debug("no answer from voter %d: %s", send.to, error)
+            return
+        if isinstance(send.message, VoteRequest):
+            answer = quorum_messages.decode_vote_response(response)
+            now_ms = self._clock.monotonic_ms()
+            self._perform(self.raft.receive_vote_response(send.to, answer, send.message.pre_vote, now_ms))
+
+    # As leader
+
+    def append(self, records: Sequence[Message]) -> Offset:
+        """One batch in the leader's epoch; its end offset. It counts once the high watermark has passed it."""
+        assert self.is_leader
+        end_offset = self._log.append(records)
+        self._tell()
+        self._sync_soon()
+        return end_offset
+
+    def _sync_soon(self) -> None:
+        if self._sync_task is None:
+            self._sync_task = asyncio.ensure_future(self._sync())
+
+    async def _sync(self) -> None:
+        """Group commit: each round takes along all that was appended while the one before it ran."""
+        try:
+            synced = -1
+            while self.is_leader and synced < self._log.end_offset:
+                synced = self._log.end_offset
+                await self._runtime.offload(self._log.sync)
+                self._perform(self.raft.synced(synced, self._clock.monotonic_ms()))
+        except OSError as error:
+            self._on_failure(error)
+        finally:
+            self._sync_task = None
+
+    def receive_fetch(self, position: FetchPosition) -> FetchVerdict:
+        verdict, output = self.raft.receive_fetch(position, self._clock.monotonic_ms())
+        self._perform(output)
+        return verdict
+
+    # As follower
+
+    async def _follow(self) -> None:
+        while True:
+            position = self.raft.fetch_position()
+            target = self._fetch_target()
+            if position is None or target is None:
+                await asyncio.shield(self._news)
+                continue
+            try:
+                await self._fetch(target, position)
+            except ConnectionLost as error:
+                logger.debug("cannot fetch metadata from node %d: %s", target, error)
+                await self._clock.sleep(FETCH_BACKOFF_MS)
+            except OSError as error:
+                self._on_failure(error)
+                return
+
+    def _fetch_target(self) -> BrokerId | None:
+        """The leader, or where none is known somebody who may know it."""
+        if self.raft.leader_id != NO_LEADER:
+            return self.raft.leader_id
+        others = self.raft.voters.others(self.raft.replica.id)
+        return self._runtime.random.choice(others).key.id if others else None
+
+    async def _fetch(self, target: BrokerId, position: FetchPosition) -> None:
+        peer = self._peers.get(target, FETCH_PURPOSE, lambda: self._lost(target))
+        request = quorum_messages.fetch_request(position, self._cluster_id, self.raft.high_watermark, FETCH_WAIT_MS_MAX)
+        response = await peer.request(request, FETCH_WAIT_MS_MAX + self._timeouts.fetch_ms)
+        verdict, records = quorum_messages.decode_fetch_response(response)
+        if self.raft.fetch_position() != position:
+            return  # the world has moved on: an answer to an old question is worth nothing
+        self._perform(self.raft.receive_fetch_response(target, verdict, self._clock.monotonic_ms()))
+        if self.raft.fetch_position() != position or verdict.error or verdict.epoch != self.raft.epoch:
+            if verdict.error:
+                await self._clock.sleep(FETCH_BACKOFF_MS)
+            return
+        if records:
+            self._log.append_from_leader(records)
+            await self._runtime.offload(self._log.sync)
+        if self.raft.epoch == verdict.epoch and self.raft.leader_id == target:
+            self._perform(self.raft.appended(verdict.high_watermark))
+
+    def _lost(self, node_id: BrokerId) -> None:
+        if not self._stopped:
+            self._perform(self.raft.connection_lost(node_id, self._clock.monotonic_ms()))
+
+    # What other voters ask
+
+    def receive_vote(self, request: VoteRequest) -> VoteResponse:
+        response, output = self.raft.receive_vote(request, self._clock.monotonic_ms())
+        self._perform(output)
+        return response
+
+    def receive_begin_epoch(self, request: BeginEpochRequest) -> EpochResponse:
+        response, output = self.raft.receive_begin_epoch(request, self._clock.monotonic_ms())
+        self._perform(output)
+        return response
+
+    def receive_end_epoch(self, request: EndEpochRequest) -> EpochResponse:
+        response, output = self.raft.receive_end_epoch(request, self._clock.monotonic_ms())
+        self._perform(output)
+        return response
