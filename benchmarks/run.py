@@ -1,0 +1,131 @@
+"""`make bench`: Barnabas and Apache Kafka side by side in one run, then Barnabas alone as its data grows.
+
+    benchmarks/run.py                 rounds A B A B A B, medians
+    benchmarks/run.py --quick         one small round: shows that everything works, its figures mean little
+    benchmarks/run.py --barnabas-only without Apache Kafka (also where Java or its jars are missing)
+    benchmarks/run.py --skip flatness or --skip comparison
+
+Prints a table and writes it to benchmarks/results/DATE-COMMIT.md; a quick run is not kept. Ratios of one run on one
+machine are what counts: figures of different machines, or of a busy one, are not to be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(REPOSITORY / name) for name in ("benchmarks", "tests/support", "src")]
+
+import apache_kafka  # noqa: E402
+from end_to_end import flatness, report, side  # noqa: E402
+
+RESULTS = REPOSITORY / "benchmarks" / "results"
+ROUNDS = 3
+SAMPLES = 2_000
+QUICK_SAMPLES = 200
+_began = time.monotonic()
+
+
+def say(text: str) -> None:
+    print(f"[{time.monotonic() - _began:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+
+def output_of(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
+    except FileNotFoundError:
+        return ""
+    return (done.stdout or done.stderr).strip()
+
+
+def processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def circumstances(quick: bool, with_kafka: bool, without_kafka: str) -> list[str]:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    commit = output_of("git", "rev-parse", "--short", "HEAD")
+    changed = output_of("git", "status", "--porcelain", "--", "src")
+    load = os.getloadavg()[0]
+    packages = ", ".join(f"{name} {version(name)}" for name in ("uvloop", "crc32c", "cramjam", "confluent-kafka"))
+    lines = [
+        f"- machine: {processor()}, {os.cpu_count()} cores, {memory:.0f} GiB; {platform.system()} {platform.release()}",
+        f"- load average when it began: {load:.1f} (much above 0 means that figures are not to be trusted)",
+        f"- commit: {commit}{' with uncommitted changes' if changed else ''}; {time.strftime('%Y-%m-%d %H:%M')}",
+        f"- Python {platform.python_version()}, {packages}",
+    ]
+    if with_kafka:
+        java = output_of("java", "-version").splitlines()[0]
+        lines.append(f"- Apache Kafka {apache_kafka.VERSION}, {java}, {' '.join(apache_kafka.SERVER_FLAGS)}")
+    else:
+        lines.append(f"- without Apache Kafka: {without_kafka}")
+    if quick:
+        lines.append("- a quick run: it shows that everything works, and nothing else")
+    return lines
+
+
+def compare(rounds: int, sizes: side.Sizes, with_kafka: bool) -> list[str]:
+    java = apache_kafka.why_unavailable() is None
+    barnabas: report.Rounds = []
+    kafka: report.Rounds = []
+    for number in range(rounds):
+        say(f"round {number + 1} of {rounds}")
+        barnabas.append(side.measure_round("Barnabas", side.open_barnabas, sizes, java, say))
+        if with_kafka:
+            kafka.append(side.measure_round("Kafka", side.open_kafka, sizes, java, say))
+    heading = f"One broker, {side.PARTITIONS} partitions, acks=all. Rounds: {rounds}; medians (least to most)."
+    return ["## Side by side", "", heading, "", *report.comparison(barnabas, kafka), ""]
+
+
+def grow(quick: bool) -> list[str]:
+    steps = flatness.QUICK_STEPS if quick else flatness.STEPS
+    samples = QUICK_SAMPLES if quick else SAMPLES
+    lines = ["## Cost of one operation as data grows", "", "Barnabas, one request at a time from Python, median.", ""]
+    lines += [*report.flatness("segments", flatness.over_segments(steps, samples, say)), ""]
+    lines += [*report.flatness("partitions", flatness.over_partitions(steps, samples, say)), ""]
+    return lines
+
+
+def write(lines: list[str]) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{time.strftime('%Y-%m-%d')}-{output_of('git', 'rev-parse', '--short', 'HEAD')}.md"
+    path.write_text("\n".join(lines))
+    say(f"written to {path.relative_to(REPOSITORY)}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one small round of everything")
+    parser.add_argument("--rounds", type=int, default=0, help=f"how many rounds (default: {ROUNDS})")
+    parser.add_argument("--barnabas-only", action="store_true", help="leave Apache Kafka out")
+    parser.add_argument("--skip", action="append", default=[], choices=("comparison", "flatness"))
+    options = parser.parse_args()
+    reason = "not asked for" if options.barnabas_only else apache_kafka.why_unavailable()
+    if reason is None:
+        apache_kafka.fetch_jars()
+    else:
+        say(f"without Apache Kafka: {reason}")
+    rounds = options.rounds or (1 if options.quick else ROUNDS)
+    lines = ["# Benchmark", "", *circumstances(options.quick, reason is None, reason or ""), ""]
+    if "comparison" not in options.skip:
+        lines += compare(rounds, side.QUICK if options.quick else side.FULL, reason is None)
+    if "flatness" not in options.skip:
+        lines += grow(options.quick)
+    print("\n".join(lines))
+    if not options.quick:
+        write(lines)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
