@@ -1,0 +1,20 @@
+"""The page of settings is that of the code."""
+
+from __future__ import annotations
+
+from tools.configuration_reference import PAGE, page
+
+
+def test_the_page_is_current() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: make generate"
+
+
+def test_every_row_has_as_many_cells_as_its_title() -> None:
+    cells: int | None = None
+    for line in page().splitlines():
+        if not line.startswith("|"):
+            cells = None
+            continue
+        found = line.replace("\\|", "").count("|")
+        assert cells in (None, found), line
+        cells = found

@@ -1,0 +1,96 @@
+"""Writes docs/configuration.md from the settings themselves: `python -m tools.configuration_reference`.
+
+The page is committed, and a test says that it is current.
+"""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from barnabas.config import inapplicable
+from barnabas.config.broker import BrokerConfig
+from barnabas.config.client_metrics import ClientMetricsConfig
+from barnabas.config.group import GroupConfig
+from barnabas.config.setting import Setting
+from barnabas.config.topic import TopicConfig
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
+HEADER = """# Settings
+
+*Written by `make generate` from the settings in the code; a test says that it is current.*
+
+Names, types, ranges and defaults are Apache Kafka 4.3's, but for the defaults of `node.id`, `process.roles`,
+`controller.listener.names` and `log.dir`: a node of Barnabas can start from nothing. A broker takes its settings from
+a properties file (`barnabas broker FILE`) or from the command line (`--config name=value`). A setting that changes
+*cluster-wide* can be set while brokers run, for all of them or for one, and counts at once; one that is *read-only*
+is read at start. Topics and groups take every setting at any time.
+
+A name that nobody knows is an error at its line, with the closest known name. A name that Kafka knows but that has no
+effect here is a warning, with the reason; see [below](#settings-without-effect).
+"""
+
+
+def page() -> str:
+    broker = [setting for setting in BrokerConfig.SETTINGS.values() if not setting.internal]
+    topic = [setting for setting in TopicConfig.SETTINGS.values() if not setting.internal]
+    return "\n".join(
+        [
+            HEADER,
+            "## Brokers",
+            *_table(("name", "type", "default", "allowed", "changes", "what it does"), map(_broker_row, broker)),
+            "## Topics",
+            "Where a topic sets nothing itself, it takes what its broker has, of several names the first set.\n",
+            *_table(("name", "type", "default", "allowed", "taken from", "what it does"), map(_inheriting_row, topic)),
+            "## Groups",
+            *_table(
+                ("name", "type", "default", "allowed", "taken from", "what it does"),
+                map(_inheriting_row, GroupConfig.SETTINGS.values()),
+            ),
+            "## Client metrics",
+            *_table(
+                ("name", "type", "default", "allowed", "what it does"),
+                ((*_facts(setting), setting.help) for setting in ClientMetricsConfig.SETTINGS.values()),
+            ),
+            "## Settings without effect",
+            *_without_effect(),
+        ]
+    )
+
+
+def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return [*lines, ""]
+
+
+def _facts(setting: Setting) -> tuple[str, str, str, str]:
+    default = setting.encode(setting.default)
+    return (
+        f"`{setting.name}`",
+        setting.type.name.lower(),
+        "none" if default is None else f"`{default}`" if default else "empty",
+        "" if setting.allowed is None else setting.allowed.words,
+    )
+
+
+def _broker_row(setting: Setting) -> tuple[str, ...]:
+    return (*_facts(setting), setting.update.value, setting.help)
+
+
+def _inheriting_row(setting: Setting) -> tuple[str, ...]:
+    return (*_facts(setting), ", ".join(f"`{each.name}`" for each in setting.synonyms), setting.help)
+
+
+def _without_effect() -> list[str]:
+    names: dict[str, list[str]] = {}
+    for name, reason in inapplicable.REASONS.items():
+        names.setdefault(reason, []).append(name)
+    lines: list[str] = []
+    for reason, found in names.items():
+        lines += [f"**{reason[0].upper()}{reason[1:]}:** " + ", ".join(f"`{name}`" for name in found) + ".", ""]
+    return lines
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.stdout.write(f"{PAGE.name} written\n")
