@@ -23,6 +23,7 @@ from barnabas.config.broker import BrokerConfig
 from barnabas.consensus.raft import Timeouts
 from barnabas.consensus.voters import ReplicaKey, VoterSet
 from barnabas.controller import bootstrap, brokers
+from barnabas.controller.broker_sessions import BrokerSessions
 from barnabas.controller.brokers import Registration
 from barnabas.controller.decision import Decision, Refusal
 from barnabas.controller.placement import ReplicaPlacer
@@ -73,6 +74,7 @@ class ControllerService:
         self.image = EMPTY  # committed, and told to the broker
         self.placer = ReplicaPlacer(runtime.random)
         self.producer_ids = ProducerIds(self)
+        self.sessions = BrokerSessions()  # of brokers that this controller, while it is the active one, hears of
         self.broker_epoch = -1  # of this node's broker; given at start
         self.failure: Exception | None = None  # what ended it, where that was not `stop`
         self._stopped = False

@@ -61,6 +61,6 @@ def unsupported_version() -> ApiVersionsResponse:
 
 def served() -> list[ApiVersion]:
     """What the table of handlers says, in the order of the keys. There is no receiver of client metrics here."""
-    keys = sorted(HANDLERS.keys() - apis.ADVERTISED_WITH_TELEMETRY_ONLY)
+    keys = sorted(key for key in HANDLERS.keys() - apis.ADVERTISED_WITH_TELEMETRY_ONLY if apis.api(key).on_broker)
     ranges = ((key, *apis.advertised_versions(key)) for key in keys)
     return [ApiVersion(api_key=key, min_version=lowest, max_version=highest) for key, lowest, highest in ranges]
