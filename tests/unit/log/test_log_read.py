@@ -99,19 +99,18 @@ def test_the_limit_is_remembered_but_not_beyond_its_time(segment_bytes: int) -> 
     assert read_all(log, 33)[-1].offset == 32
 
 
-def test_at_least_one_batch_whole_or_just_as_many_bytes() -> None:
+def test_at_least_one_batch_whole_or_none() -> None:
     log = filled(segment_bytes=1 << 20)
     size = len(batch(3))
     whole = log.read(0, 1, 90, True)
-    cut = log.read(0, 10, 90, False)
     assert whole is not None
-    assert cut is not None
     assert whole.size_bytes == size
-    assert cut.size_bytes == 10
-    assert log.read(0, 0, 90, False) is None
-    more = log.read(0, size + 5, 90, True)
-    assert more is not None
-    assert more.size_bytes == size + 5
+    for size_bytes_max in (-5, 0, 10, size - 1):
+        assert log.read(0, size_bytes_max, 90, False) is None
+    for at_least_one in (True, False):
+        more = log.read(0, size + 5, 90, at_least_one)
+        assert more is not None
+        assert more.size_bytes == size + 5
 
 
 def test_a_range_ends_with_its_segment() -> None:
