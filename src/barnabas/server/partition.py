@@ -22,6 +22,7 @@ from barnabas.config.topic import LONG_MAX, TopicConfig
 from barnabas.errors import ErrorCode
 from barnabas.log.append import AppendInfo, AppendOrigin
 from barnabas.log.log import Log
+from barnabas.metadata import topic_names
 from barnabas.protocol.messages.fetch import EpochEndOffset, PartitionData
 from barnabas.runtime.interfaces import Runtime, Timer
 from barnabas.server.commit_wait import Commit
@@ -52,6 +53,7 @@ class Partition:
     ) -> None:
         self.name = name
         self.topic_id = topic_id
+        self.is_internal = topic_names.is_internal(name.topic)  # only coordinators write here
         self.log = log
         self.leader_epoch = leader_epoch
         self.in_sync = in_sync  # never empty; the controller confirms every change before it counts

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from barnabas.server.partition import Partition
 
 TOPIC_ID_VERSION = 13
+ADMIN_CLIENT_ID = "__admin_client"  # the only name under which Kafka lets a client write to internal topics
 ACKS_NONE = 0
 ACKS_VALID = (-1, 0, 1)
 
@@ -45,6 +46,8 @@ def handle(
             partition = partitions.get(data.index)
             if partition is None:
                 info = AppendInfo.failed(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif partition.is_internal and context.client_id != ADMIN_CLIENT_ID:
+                info = AppendInfo.failed(ErrorCode.INVALID_TOPIC_EXCEPTION)
             else:
                 info = append(partition, data, request.acks)
             answer = answer_for(data.index, info)
