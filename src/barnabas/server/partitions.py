@@ -103,7 +103,7 @@ class Partitions:
             del self._by_name[topic.name]
         for partition in partitions.values():
             partition.close(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            partition.log.close()
+            partition.log.abandon()  # not closed: a sync of what is to be deleted could only fail
             aside = self._directory.delete_log(partition.name)
             due_ms = self._runtime.clock.monotonic_ms() + partition.config.file_delete_delay_ms
             heappush(self._removals, (due_ms, aside))
