@@ -27,7 +27,8 @@ class TimeLookup:
 
     def __init__(self, segments: Segments) -> None:
         self._segments = segments
-        # The largest timestamp up to and with each finished segment: it ascends, where those of segments may not.
+        # The largest timestamp up to and with each finished segment: it ascends, where those of segments may not. One
+        # whose time index lost its entries counts by the time of its file, and is then searched batch by batch.
         self._latest_ms: list[int] = []
         self._deletions = segments.deletions  # as of the list above
 
@@ -38,7 +39,7 @@ class TimeLookup:
             self._deletions = segments.deletions
             latest_ms.clear()
         for number in range(len(latest_ms), len(segments) - 1):
-            own_ms = segments[number].latest().timestamp_ms
+            own_ms = segments[number].retention_timestamp_ms()
             latest_ms.append(max(own_ms, latest_ms[-1]) if latest_ms else own_ms)
         return latest_ms
 
@@ -47,7 +48,7 @@ class TimeLookup:
         segments = self._segments
         for number in range(bisect_left(self._latest_so_far_ms(), timestamp_ms), len(segments)):
             segment = segments[number]
-            if segment.size_bytes and segment.latest().timestamp_ms >= timestamp_ms:
+            if segment.size_bytes and segment.retention_timestamp_ms() >= timestamp_ms:
                 segments.used(segment)
                 found = _first_in_segment(segment, timestamp_ms, first_offset)
                 if found is not None:
