@@ -88,10 +88,11 @@ class Broker:
         logs = self.partitions.logs()
         for partition in self.partitions:
             partition.close()
-        await self.runtime.offload(lambda: close_all(logs.values()))
+        all_closed = await self.runtime.offload(lambda: close_all(logs.values()))
         self.directory.write_checkpoints(logs)
         self.directory.write_high_watermarks(logs)
-        self.directory.close(clean=self.controller.failure is None, broker_epoch=self.controller.broker_epoch)
+        clean = all_closed and self.controller.failure is None
+        self.directory.close(clean=clean, broker_epoch=self.controller.broker_epoch)
         logger.info("node %d stopped", self.node_id)
 
     def advertised(self, context: RequestContext) -> Address:
@@ -145,9 +146,16 @@ class Broker:
         )
 
 
-def close_all(logs: Iterable[Log]) -> None:
+def close_all(logs: Iterable[Log]) -> bool:
+    """Whether each was synced and closed in good order; if not, the next start must recover."""
+    all_closed = True
     for log in logs:
-        log.close()
+        try:
+            log.close()
+        except OSError as error:
+            logger.error("%s: cannot be closed, and will be recovered at the next start: %s", log.directory, error)
+            all_closed = False
+    return all_closed
 
 
 def voters_of(config: BrokerConfig) -> VoterSet:

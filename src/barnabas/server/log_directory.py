@@ -19,6 +19,7 @@ from barnabas.config.topic import TopicConfig
 from barnabas.log import checkpoint
 from barnabas.log.checkpoint import CheckpointError, MetaProperties
 from barnabas.log.log import Log
+from barnabas.log.open_segments import OpenSegments
 from barnabas.metadata.ids import new_uuid
 from barnabas.runtime.interfaces import Lock, Runtime
 from barnabas.types import Offset, TopicPartition, Uuid, uuid_text
@@ -48,6 +49,7 @@ class LogDirectory:
         self._recovery_points: dict[TopicPartition, Offset] = {}
         self._log_start_offsets: dict[TopicPartition, Offset] = {}
         self._high_watermarks: dict[TopicPartition, Offset] = {}
+        self._open_segments = OpenSegments()  # of all logs together, which bounds the descriptors
 
     # Start and end
 
@@ -118,6 +120,7 @@ class LogDirectory:
             recovery_point=self._recovery_points.get(name, 0),
             log_start_offset=self._log_start_offsets.get(name, 0),
             clean_shutdown=self.was_clean,
+            open_segments=self._open_segments,
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
 
