@@ -29,7 +29,7 @@ demo: install  ## start a broker, produce and consume through a real client, and
 	$(BIN)/python examples/demo.py
 
 test: install  ## all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 lint: install  ## style, types, generated code
 	$(BIN)/ruff check .
