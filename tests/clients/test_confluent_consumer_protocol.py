@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from broker_process import BrokerProcess
@@ -64,7 +65,8 @@ def topic(swift_admin: ck.admin.AdminClient) -> str:
 class Subscriber:
     """A consumer, what it owns as its callbacks tell, and what it has read."""
 
-    def __init__(self, address: str, group: str, **settings: object) -> None:
+    def __init__(self, address: str, group: str, *, patient: bool = False, **settings: object) -> None:
+        self.patient = patient  # with a broker that goes away and comes back
         given = {name.replace("_", "."): value for name, value in settings.items()}
         self.consumer = ck.Consumer(
             {
@@ -90,7 +92,7 @@ class Subscriber:
             return
         if message.error() is None:
             self.values.append(message.value())
-        elif message.error().code() != ck.KafkaError.UNKNOWN_TOPIC_OR_PART:
+        elif message.error().code() != ck.KafkaError.UNKNOWN_TOPIC_OR_PART and not self.patient:
             self.errors.append(message.error())
 
     def _assigned(self, consumer: ck.Consumer, partitions: list[ck.TopicPartition]) -> None:
@@ -299,3 +301,32 @@ def test_commits_are_read_again_by_the_next_member(swift: str, subscribe: Callab
     second = subscribe(group, topic, enable_auto_commit=False)
     poll_until(lambda: len(second.values) == 6, second)
     assert all(value.startswith(b"more") for value in second.values)
+
+
+@pytest.mark.parametrize("ends", ["is stopped", "is killed"])
+def test_a_group_goes_on_when_its_coordinator_comes_back(tmp_path: Path, ends: str):
+    if "BARNABAS_TEST_BOOTSTRAP" in os.environ:
+        pytest.skip("restarts its own broker; BARNABAS_TEST_BOOTSTRAP names one that it may not stop")
+    with BrokerProcess(data=tmp_path, config=SWIFT) as broker:
+        admin = ck.admin.AdminClient({"bootstrap.servers": broker.address})
+        create_topic(admin, "kept", partitions=6)
+        first, second = (Subscriber(broker.address, "g", patient=True).subscribe("kept") for _ in range(2))
+        try:
+            poll_until(lambda: len(first.owned) == len(second.owned) == 3, first, second)
+            produce(broker.address, "kept", [b"%d" % number for number in range(60)])
+            poll_until(lambda: len(first.values) + len(second.values) == 60, first, second)
+            first.consumer.commit(asynchronous=False)
+            second.consumer.commit(asynchronous=False)
+            had = set(first.owned)
+            if ends == "is killed":
+                broker.kill()
+                broker.start()
+            else:
+                broker.restart()
+            produce(broker.address, "kept", [b"again %d" % number for number in range(60)])
+            poll_until(lambda: len(first.values) + len(second.values) >= 120, first, second)
+            assert len(set(first.values + second.values)) == 120
+            assert first.owned == had, "the log knows who has what: nothing had to move"
+        finally:
+            first.consumer.close()
+            second.consumer.close()
