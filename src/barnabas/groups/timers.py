@@ -62,10 +62,10 @@ class Timers:
             key = self._heap[0][2]
             self._drop()
             deadline_ms = self._deadlines[key]
-            if deadline_ms <= now_ms:
+            if deadline_ms == place_ms:
                 del self._deadlines[key]
                 return key
-            self._push(key, deadline_ms)
+            self._push(key, deadline_ms)  # it was put off; others may come before it
         return None
 
     def _push(self, key: TimerKey, deadline_ms: int) -> None:
