@@ -25,7 +25,7 @@ from barnabas.log.file_range import FileRange
 from barnabas.log.flusher import Flusher
 from barnabas.log.leader_epochs import EpochEnd
 from barnabas.log.open_segments import OpenSegments
-from barnabas.log.producer_replay import marker_in, replay
+from barnabas.log.producer_replay import marker_in, recall, replay
 from barnabas.log.producer_state import PRODUCER_ID_EXPIRATION_MS, CompletedTransaction
 from barnabas.log.reader import Reader
 from barnabas.log.recovery import LoadedLog, LoadRequest, keep_topic_id, load
@@ -304,6 +304,11 @@ class Log:
             error = ErrorCode.NONE if marker is None else self.producers.check_marker(header, marker)
             return AppendInfo.failed(error) if error != ErrorCode.NONE else None
         error, repeated = self.producers.check(header, sequenced=origin is AppendOrigin.CLIENT)
+        if error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            state = self.producers.get(header.producer_id)
+            if state is not None and state.is_partial:
+                recall(state, self._segments.all)
+                error, repeated = self.producers.check(header)
         if repeated is not None:
             return AppendInfo(
                 ErrorCode.NONE,

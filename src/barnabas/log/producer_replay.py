@@ -5,9 +5,19 @@ removed and an older one taken. Replaying is the same whether after a crash, a t
 Does not know: when snapshots are due.
 """
 
+from collections import deque
 from collections.abc import Collection, Sequence
+from itertools import zip_longest
 
-from barnabas.log.producer_state import SNAPSHOT_SUFFIX, CorruptSnapshot, ProducerStates, snapshot_file_name
+from barnabas.log.producer_state import (
+    BATCHES_KEPT,
+    SNAPSHOT_SUFFIX,
+    CorruptSnapshot,
+    ProducerState,
+    ProducerStates,
+    SequencedBatch,
+    snapshot_file_name,
+)
 from barnabas.log.scan import headers_from
 from barnabas.log.segment import Segment
 from barnabas.log.transaction_index import AbortedTransaction
@@ -15,6 +25,8 @@ from barnabas.protocol.control_records import TransactionMarker, decode_transact
 from barnabas.protocol.record_batch import decode_records
 from barnabas.runtime.interfaces import Buffer, Disk
 from barnabas.types import Offset, Position
+
+RECALL_OFFSETS_MAX = 50_000  # what a producer may send again lies close behind what it sent last; more would take long
 
 
 def snapshot_offsets(names: Sequence[str]) -> list[Offset]:
@@ -138,3 +150,28 @@ def replay_segment(producers: ProducerStates, segment: Segment, position: Positi
                     completed.last_stable_offset,
                 )
             )
+
+
+def recall(state: ProducerState, segments: Sequence[Segment]) -> None:
+    """Completes what a snapshot has kept of a producer, so that a batch sent again after a restart is known again."""
+    known = state.batches
+    end_offset = known[0].base_offset
+    found: deque[SequencedBatch] = deque(maxlen=BATCHES_KEPT - len(known))
+    first_offset = max(end_offset - RECALL_OFFSETS_MAX, segments[0].base_offset)
+    for segment, following in zip_longest(segments, segments[1:]):
+        if segment.base_offset >= end_offset or (following is not None and following.base_offset <= first_offset):
+            continue
+        start = segment.position_of(first_offset) if segment.base_offset < first_offset else 0
+        for _, header in headers_from(segment.file(), start, segment.size_bytes):
+            if header.base_offset >= end_offset:
+                break
+            writer = header.producer_id, header.producer_epoch
+            if writer == (state.producer_id, state.epoch) and not header.is_control:
+                found.append(
+                    SequencedBatch(
+                        header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp_ms
+                    )
+                )
+        if following is not None:
+            segment.release()
+    state.recall(found)

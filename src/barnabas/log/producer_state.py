@@ -11,7 +11,7 @@ the same state. A batch is checked before it is written and appended after; noth
 Does not know: files, the log's bytes, the clock.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from struct import Struct, error
 from typing import NamedTuple
 
@@ -85,6 +85,7 @@ class ProducerState:
         "_batches",
         "coordinator_epoch",
         "epoch",
+        "is_partial",
         "last_sequence",
         "last_timestamp_ms",
         "producer_id",
@@ -98,6 +99,7 @@ class ProducerState:
         self.last_timestamp_ms = NO_TIMESTAMP_MS  # of the last batch or marker: idleness is counted from here
         self.coordinator_epoch = -1  # of the last marker
         self.transaction_first_offset = NO_OFFSET  # where the open transaction begins, if there is one
+        self.is_partial = False  # from a snapshot, which keeps one batch: the log may hold more that count
         self._batches = b""  # the last ones in this epoch, oldest first, packed: there may be many producers
 
     @property
@@ -135,7 +137,14 @@ class ProducerState:
         if epoch != self.epoch:
             self.epoch = epoch
             self.last_sequence = NO_SEQUENCE
+            self.is_partial = False
             self._batches = b""
+
+    def recall(self, earlier: Iterable[SequencedBatch]) -> None:
+        """What the log says of the batches before those that are known, oldest first."""
+        packed = b"".join(_BATCH.pack(*batch) for batch in earlier)
+        self._batches = (packed + self._batches)[-_BATCHES_BYTES_MAX:]
+        self.is_partial = False
 
     def is_idle(self, now_ms: int, expiration_ms: int) -> bool:
         return not self.in_transaction and now_ms - self.last_timestamp_ms >= expiration_ms
@@ -348,6 +357,7 @@ def _decode_entry(fields: tuple[int, ...]) -> ProducerState:
     state = ProducerState(producer_id, epoch)
     if last_offset >= 0:
         state.add(last_sequence, last_offset, offset_delta, timestamp_ms)
+        state.is_partial = True
     state.last_timestamp_ms = timestamp_ms
     state.coordinator_epoch = coordinator_epoch
     state.transaction_first_offset = max(first_offset, NO_OFFSET)
