@@ -20,7 +20,7 @@ _NAMES_BY_REASON = {
     """,
     "a broker is one process with one event loop and has no such threads": """
         background.threads group.coordinator.background.threads group.coordinator.threads num.io.threads
-        num.network.threads num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads
+        num.network.threads num.replica.fetchers num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads
     """,
     "a waiting request is an object that ends by itself; nothing is ever purged": """
         delete.records.purgatory.purge.interval.requests fetch.purgatory.purge.interval.requests
@@ -150,8 +150,6 @@ _NAMES_BY_REASON = {
         controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
         controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
         controller.socket.timeout.ms initial.broker.registration.timeout.ms leader.imbalance.check.interval.seconds
-        num.replica.fetchers replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
-        replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.lag.time.max.ms replica.socket.timeout.ms
         request.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     """,
     "this limit is not enforced yet": """

@@ -14,10 +14,13 @@ from barnabas.consensus.voters import ReplicaKey, Voter, VoterSet
 from barnabas.log.log import Log
 from barnabas.metadata.delta import MetadataDelta
 from barnabas.metadata.image import Endpoint, MetadataImage, ResourceType
+from barnabas.protocol.checksum import crc32c
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.runtime.interfaces import Address, Runtime
 from barnabas.server.acceptor import Acceptor, Limits
-from barnabas.server.context import RequestContext
+from barnabas.server.broker_lifecycle import BrokerLifecycle
+from barnabas.server.context import ListenerKind, RequestContext
+from barnabas.server.controller_channel import ControllerChannel
 from barnabas.server.controller_service import ControllerService
 from barnabas.server.dispatch import Dispatcher
 from barnabas.server.group_coordinator import GroupCoordinator
@@ -25,8 +28,9 @@ from barnabas.server.log_directory import LogDirectory
 from barnabas.server.maintenance import Maintenance
 from barnabas.server.partitions import Partitions
 from barnabas.server.peers import Peers
+from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.telemetry import ClientTelemetry
-from barnabas.types import BrokerId
+from barnabas.types import BrokerId, uuid_text
 
 logger = logging.getLogger(__name__)
 
@@ -40,24 +44,28 @@ class Broker:
         self.runtime = runtime
         self.node_id = config.node_id
         self.cluster_id = ""  # known once the directory is open
-        self.addresses: list[Address] = []  # as bound, in the order of `listeners`
+        self._bound: list[ListenerAddress] = []  # the listeners for clients and brokers, with their real ports
         self.failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self.directory = LogDirectory(runtime, config.data_directory)
         self.partitions = Partitions(node_id=config.node_id, directory=self.directory, config=config, runtime=runtime)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.random)
-        self.acceptor = Acceptor(dispatcher=Dispatcher(self), runtime=runtime, limits=limits_of(config))
+        self.acceptor = self._acceptor(ListenerKind.BROKERS)
+        self.controller_acceptor = self._acceptor(ListenerKind.CONTROLLERS)
         self.peers = Peers(node_id=config.node_id, runtime=runtime, address_of=self._address_of)
         self.groups = GroupCoordinator(self)
         self.telemetry = ClientTelemetry(runtime)
         self.maintenance = Maintenance(self)
+        self.controller_channel = ControllerChannel(self)
+        self.producer_ids = ProducerIds(self)
         self.controller: ControllerService
+        self.lifecycle: BrokerLifecycle
 
     async def start(self) -> None:
         self.directory.open()
         try:
-            identity = self.directory.identify(self.node_id)
+            identity = self.directory.identify(self.node_id, cluster_id_of(self.config))
             self.cluster_id = identity.cluster_id
-            self.addresses = [self.acceptor.listen(each.host, each.port) for each in self.config.listeners]
+            self._listen()
             self.controller = ControllerService(
                 config=self.config,
                 runtime=self.runtime,
@@ -69,8 +77,12 @@ class Broker:
                 on_failure=self._failed,
                 clean_shutdown=self.directory.was_clean,
             )
-            await self.controller.start(directory_ids=(identity.directory_id,), endpoints=self._endpoints())
+            self.controller_acceptor.start()
+            self.controller.start()
+            self.lifecycle = BrokerLifecycle(self, directory_ids=(identity.directory_id,), endpoints=self._endpoints())
+            await self.lifecycle.start()
         except BaseException:
+            self.controller_acceptor.close()
             self.acceptor.close()
             self.directory.close(clean=False)
             raise
@@ -80,10 +92,12 @@ class Broker:
         logger.info("node %d of cluster %s serves at %s", self.node_id, self.cluster_id, self.addresses)
 
     async def stop(self) -> None:
+        await self.lifecycle.stop()
         self.acceptor.close()
         self.groups.close()
         await self.maintenance.stop()
         await self.controller.stop()
+        self.controller_acceptor.close()
         self.peers.close()
         logs = self.partitions.logs()
         for partition in self.partitions:
@@ -91,7 +105,7 @@ class Broker:
         await self.runtime.offload(lambda: close_all(logs.values()))
         self.directory.write_checkpoints(logs)
         self.directory.write_high_watermarks(logs)
-        self.directory.close(clean=self.controller.failure is None, broker_epoch=self.controller.broker_epoch)
+        self.directory.close(clean=self.controller.failure is None, broker_epoch=self.lifecycle.epoch)
         logger.info("node %d stopped", self.node_id)
 
     def advertised(self, context: RequestContext) -> Address:
@@ -100,6 +114,30 @@ class Broker:
             endpoint = self.config.advertised_listeners[0]
             return endpoint.host, endpoint.port
         return context.local_address
+
+    def _acceptor(self, kind: ListenerKind) -> Acceptor:
+        return Acceptor(
+            dispatcher=Dispatcher(self, kind),
+            runtime=self.runtime,
+            limits=limits_of(self.config),
+            on_closed=self._connection_closed if kind is ListenerKind.CONTROLLERS else None,
+        )
+
+    def _connection_closed(self, peer_address: Address) -> None:
+        self.controller.sessions_watch.connection_closed(peer_address)
+
+    def _listen(self) -> None:
+        for each in self.config.listeners:
+            if each.listener_name in self.config.controller_listener_names:
+                self.controller_acceptor.listen(each.host, each.port)
+            else:
+                host, port = self.acceptor.listen(each.host, each.port)
+                self._bound.append(ListenerAddress(each.listener_name, host, port))
+
+    @property
+    def addresses(self) -> list[Address]:
+        """Where clients reach it, as bound, in the order of `listeners`."""
+        return [(each.host, each.port) for each in self._bound]
 
     # What the metadata says
 
@@ -135,19 +173,24 @@ class Broker:
 
     def _endpoints(self) -> tuple[Endpoint, ...]:
         """What other nodes and the metadata log know of this one."""
-        bound = (
-            ListenerAddress(listener.listener_name, host, port)
-            for listener, (host, port) in zip(self.config.listeners, self.addresses, strict=True)
-        )
         return tuple(
             Endpoint(each.listener_name, each.host, each.port, SECURITY_PROTOCOL_PLAINTEXT)
-            for each in self.config.advertised_listeners or bound
+            for each in self.config.advertised_listeners or self._bound
         )
 
 
 def close_all(logs: Iterable[Log]) -> None:
     for log in logs:
         log.close()
+
+
+def cluster_id_of(config: BrokerConfig) -> str | None:
+    """Nodes that start a cluster together must agree on its id before they have met: it follows from the voters that
+    all of them name. None for a node alone: then chance may decide."""
+    if len(config.controller_quorum_voters) < 2:
+        return None
+    named = ",".join(sorted(str(voter) for voter in config.controller_quorum_voters))
+    return uuid_text(b"".join(crc32c(f"{part} {named}".encode()).to_bytes(4, "big") for part in range(4)))
 
 
 def voters_of(config: BrokerConfig) -> VoterSet:

@@ -1,7 +1,7 @@
 """From a frame to its handler, and from the response back to bytes.
 
-The table below is the ApiVersions answer: an API is served if and only if it stands here, at all the versions that
-`protocol.apis` gives for it. Handlers and messages are imported when the first request for them comes, so that
+The table below is the ApiVersions answer: an API is served if and only if it stands here and Kafka serves it on that
+kind of listener, at all the versions that `protocol.apis` gives for it. Handlers and messages are imported when the first request for them comes, so that
 start-up stays small.
 """
 
@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from barnabas.client.connection import ConnectionLost
 from barnabas.protocol import apis
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.framing import Output, append_response, decode_request_header
 from barnabas.protocol.message import DecodeError, Message
 from barnabas.runtime.interfaces import Socket
-from barnabas.server.context import RequestContext
+from barnabas.server.context import CloseConnection, ListenerKind, RequestContext
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -53,8 +54,14 @@ HANDLERS: Mapping[ApiKey, str] = MappingProxyType(
         ApiKey.DELETE_GROUPS: "delete_groups",
         ApiKey.INCREMENTAL_ALTER_CONFIGS: "incremental_alter_configs",
         ApiKey.OFFSET_DELETE: "offset_delete",
+        ApiKey.VOTE: "vote",
+        ApiKey.BEGIN_QUORUM_EPOCH: "begin_quorum_epoch",
+        ApiKey.END_QUORUM_EPOCH: "end_quorum_epoch",
         ApiKey.DESCRIBE_QUORUM: "describe_quorum",
         ApiKey.DESCRIBE_CLUSTER: "describe_cluster",
+        ApiKey.BROKER_REGISTRATION: "broker_registration",
+        ApiKey.BROKER_HEARTBEAT: "broker_heartbeat",
+        ApiKey.ALLOCATE_PRODUCER_IDS: "allocate_producer_ids",
         ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
         ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_group_heartbeat",
         ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_group_describe",
@@ -65,7 +72,28 @@ HANDLERS: Mapping[ApiKey, str] = MappingProxyType(
     }
 )
 
+# Only the active controller may do these: any other node passes them on to it.
+FORWARDED = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.DESCRIBE_QUORUM,
+    }
+)
+
 Response = Message
+
+
+def served_on(listener: ListenerKind) -> list[ApiKey]:
+    """In the order of the keys."""
+    on_controller = listener is ListenerKind.CONTROLLERS
+    facts = {key: apis.api(key) for key in sorted(HANDLERS)}
+    return [key for key, api in facts.items() if (api.on_controller if on_controller else api.on_broker)]
+
+
 Handler = Callable[["Broker", RequestContext, Any], Response | Awaitable[Response] | None]
 
 
@@ -108,8 +136,11 @@ class Reply:
 
 
 class Dispatcher:
-    def __init__(self, broker: Broker) -> None:
+    """For one kind of listener: that of clients and brokers, or that of controllers."""
+
+    def __init__(self, broker: Broker, listener: ListenerKind) -> None:
         self._broker = broker
+        self._listener = listener
         self._routes: dict[int, Route] = {}  # filled as APIs are first asked for
 
     def start(self, frame: memoryview, socket: Socket) -> Reply | None:
@@ -126,19 +157,31 @@ class Dispatcher:
             api_version=api_version,
             correlation_id=correlation_id,
             client_id=client_id,
+            listener=self._listener,
             local_address=socket.local_address,
             peer_address=socket.peer_address,
         )
+        if api_key in FORWARDED and not self._broker.controller.quorum.is_leader:
+            return Reply(context, self._forward(request, api_version))
         result = route.handle(self._broker, context, request)
         return None if result is None else Reply(context, result)
+
+    async def _forward(self, request: Message, api_version: int) -> Response:
+        """To the active controller. Without one the client is disconnected, and tries again."""
+        try:
+            answer = await self._broker.controller_channel.request(request, "forward", api_version)
+        except ConnectionLost as error:
+            raise CloseConnection(f"the controller cannot be reached: {error}") from error
+        assert isinstance(answer, Message)
+        return answer
 
     def _route(self, api_key: int) -> Route:
         try:
             key = ApiKey(api_key)
         except ValueError:
             raise DecodeError(f"API key {api_key} is unknown") from None
-        if key not in HANDLERS:
-            raise DecodeError(f"{key.name} is not served")
+        if key not in served_on(self._listener):
+            raise DecodeError(f"{key.name} is not served on a listener for {self._listener.value}")
         route = self._routes[key] = Route(key)
         return route
 
@@ -151,6 +194,7 @@ class Dispatcher:
             api_version=0,
             correlation_id=correlation_id,
             client_id=client_id,
+            listener=self._listener,
             local_address=socket.local_address,
             peer_address=socket.peer_address,
         )

@@ -47,10 +47,13 @@ class Peer:
         self._failures = 0
         self._closed = False
 
-    async def request(self, message: Message, timeout_ms: float = REQUEST_TIMEOUT_MS) -> Any:
-        """At the newest version: all nodes of a cluster are Barnabas, or Kafka, of the same age."""
+    async def request(
+        self, message: Message, timeout_ms: float = REQUEST_TIMEOUT_MS, version: int | None = None
+    ) -> Any:
+        """At the newest version unless another is given: all nodes of a cluster are of the same age."""
         connection = await self._connected()
-        version = apis.api(type(message).API_KEY).max_stable_version
+        if version is None:
+            version = apis.api(type(message).API_KEY).max_stable_version
         answer = await connection.request(message, version, timeout_ms)
         self._failures = 0
         return answer

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from barnabas.replication.fetch_session import FetchContext, FetchPartition
-from barnabas.server.context import RequestContext
+from barnabas.server import quorum_fetch
+from barnabas.server.context import ListenerKind, RequestContext
 from barnabas.server.fetch_wait import FetchWait
 from barnabas.server.partition import Partition, fetch_failed
 
@@ -23,6 +24,8 @@ Answers = list[tuple[FetchPartition, PartitionData]]
 
 
 def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
+    if context.listener is ListenerKind.CONTROLLERS:
+        return quorum_fetch.handle(broker, request)
     fetch = broker.fetch_sessions.begin(request, context.api_version, broker.runtime.clock.monotonic_ms())
     if isinstance(fetch, ErrorCode):
         return FetchResponse(error_code=fetch)
