@@ -19,6 +19,7 @@ CONFIG = topic_config(segment_bytes=700, index_interval_bytes=150, segment_index
 POINTS = "/data/points"  # recovery point and log start, as a broker keeps them in its checkpoints
 CLEAN = "/data/clean"
 RANDOM_IMAGES = 3
+AGAIN_CHANCE = 0.02
 
 
 def new_disk() -> SimulatedDisk:
@@ -173,10 +174,14 @@ class Workload:
                     ) from problem
             self.watching = True
 
-    def judge(self, image: SimulatedDisk) -> None:
+    def judge(self, image: SimulatedDisk, *, again: bool = True) -> None:
+        """`again` crashes once more, now and then, in the middle of the recovery."""
         self.checked += 1
+        if again and self.random.random() < AGAIN_CHANCE:
+            image.on_operation = lambda kind: self.judge_once_more(image)
         safe_end = self.safe_end if self.log is None else min(self.log.recovery_point, len(self.histories[-1]))
         log = open_log(image)
+        image.on_operation = None
         assert log.log_start_offset >= self.log_start_min or log.log_end_offset >= self.log_start_min
         assert log.log_end_offset >= safe_end, f"ends at {log.log_end_offset}, {safe_end} was synced"
         check_content(log, self.histories)
@@ -191,6 +196,11 @@ class Workload:
         assert again.log_end_offset == end_offset + 6
         assert again.leader_epochs.entries == log.leader_epochs.entries
         assert again.producers.encode() == log.producers.encode()
+
+    def judge_once_more(self, image: SimulatedDisk) -> None:
+        hook, image.on_operation = image.on_operation, None
+        self.judge(image.image(Random(self.random.randrange(10**9))), again=False)
+        image.on_operation = hook
 
 
 def check_content(log: Log, histories: list[list[bytes]]) -> None:

@@ -12,6 +12,7 @@
     examine                      ConsumerGroupDescribe
     join CLIENT topics=… [owned=told|none|…]
                                  with topics: the subscription of a consumer of the classic protocol
+    sync CLIENT CLIENT=t:0,1…    as the leader sends it; with data=, as user data of an assignor
 Members choose their own ids: a client's is its name. Topics have ids that begin with their names.
 """
 
@@ -245,6 +246,7 @@ class ConsumerScript(GroupScript):
             generation_id=self.generations.get(client, 0),
             member_id=self.ids.get(client, client),
             group_instance_id=self.instances.get(client),
+            protocol_type="consumer",
             protocol_name=self.protocols.get(client),
         )
         self.decide(
@@ -255,15 +257,18 @@ class ConsumerScript(GroupScript):
         from barnabas.protocol.messages.sync_group import SyncGroupRequestAssignment
 
         (client,) = plain
+        user_data = named.pop("data", "")
         request = SyncGroupRequest(
             group_id=GROUP,
             generation_id=self.generations.get(client, 0),
             member_id=self.ids.get(client, client),
             group_instance_id=self.instances.get(client),
+            protocol_type="consumer",
             protocol_name=self.protocols.get(client),
             assignments=[
                 SyncGroupRequestAssignment(
-                    member_id=self.ids.get(each, each), assignment=assignment(self._partitions(each, text))
+                    member_id=self.ids.get(each, each),
+                    assignment=assignment(self._partitions(each, text), user_data.encode() or None),
                 )
                 for each, text in named.items()
             ],
@@ -412,12 +417,13 @@ def subscription(topics: list[str], owned: Partitions) -> bytes:
     return bytes(out)
 
 
-def assignment(partitions: Partitions) -> bytes:
+def assignment(partitions: Partitions, user_data: bytes | None = None) -> bytes:
     from barnabas.protocol.messages import consumer_protocol_assignment as message
 
     out = bytearray(struct.pack(">h", 3))
     ConsumerProtocolAssignment(
-        assigned_partitions=[message.TopicPartition(topic=name, partitions=each) for name, each in partitions.items()]
+        assigned_partitions=[message.TopicPartition(topic=name, partitions=each) for name, each in partitions.items()],
+        user_data=user_data,
     ).encode(out, 3)
     return bytes(out)
 

@@ -7,7 +7,7 @@ Does not know: messages and images. It is given mappings and returns entries.
 
 from collections.abc import Mapping
 from enum import IntEnum
-from functools import cache
+from functools import cache, cached_property
 from typing import Final, NamedTuple
 
 from barnabas.config.broker import BrokerConfig, effective
@@ -49,37 +49,49 @@ class Entry(NamedTuple):
     help: str | None
 
 
-class BrokerLayers(NamedTuple):
-    """What was set at each layer, by name and as given."""
+class BrokerLayers:
+    """What was set at each layer, by name and as given. Whoever describes many topics keeps one for all of them."""
 
-    broker: Mapping[str, str]
-    cluster: Mapping[str, str]
-    static: BrokerConfig
+    def __init__(self, broker: Mapping[str, str], cluster: Mapping[str, str], static: BrokerConfig) -> None:
+        self.broker: Final = broker
+        self.cluster: Final = cluster
+        self.static: Final = static
 
+    @cached_property
     def config(self) -> BrokerConfig:
+        """What counts, all layers taken together."""
         return effective(self.static, self.cluster, self.broker)[0]
+
+    @cached_property
+    def topic_entries(self) -> Mapping[str, Entry]:
+        """What a topic has that sets nothing itself."""
+        entries: dict[str, Entry] = {}
+        for name, setting in TopicConfig.SETTINGS.items():
+            synonyms = _broker_synonyms(setting.synonyms[0].name, self) if setting.synonyms else []
+            value = setting.encode(inherited(setting, self.config))
+            entries[name] = _entry(setting, value, synonyms, read_only=False)
+        return entries
 
 
 def topic_entries(overrides: Mapping[str, str], layers: BrokerLayers) -> list[Entry]:
     """All that a topic has, whose own settings these are."""
-    broker = layers.config()
+    source = ConfigSource.DYNAMIC_TOPIC_CONFIG
     usable, _complaints = TopicConfig.usable(overrides)
     entries: list[Entry] = []
-    for name, setting in TopicConfig.SETTINGS.items():
+    for name, without in layers.topic_entries.items():
         own = usable.get(name)
-        if setting.internal and own is None:
-            continue
-        value = setting.encode(inherited(setting, broker) if own is None else setting.decode(own))
-        synonyms = _broker_synonyms(setting.synonyms[0].name, layers) if setting.synonyms else []
+        setting = TopicConfig.SETTINGS[name]
         if own is not None:
-            synonyms.insert(0, SynonymEntry(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
-        entries.append(_entry(setting, value, synonyms, read_only=False))
-    return entries + _unknown(overrides, TopicConfig, ConfigSource.DYNAMIC_TOPIC_CONFIG, read_only=False)
+            value = setting.encode(setting.decode(own))
+            entries.append(_entry(setting, value, [SynonymEntry(name, value, source), *without.synonyms], False))
+        elif not setting.internal:
+            entries.append(without)
+    return entries + _unknown(overrides, TopicConfig, source, read_only=False)
 
 
 def broker_entries(layers: BrokerLayers) -> list[Entry]:
     """All that one broker has."""
-    config = layers.config()
+    config = layers.config
     entries: list[Entry] = []
     for name, setting in BrokerConfig.SETTINGS.items():
         value = setting.encode(config.value(name))
@@ -114,7 +126,7 @@ def client_metrics_entries(overrides: Mapping[str, str]) -> list[Entry]:
 def group_entries(overrides: Mapping[str, str], layers: BrokerLayers) -> list[Entry]:
     """All that a group has, whose own settings these are."""
     usable, _complaints = GroupConfig.usable(overrides)
-    config = GroupConfig(usable, layers.config())
+    config = GroupConfig(usable, layers.config)
     entries: list[Entry] = []
     for name, setting in GroupConfig.SETTINGS.items():
         value = setting.encode(config.value(name))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from barnabas.controller import features
 from barnabas.controller.decision import Decision, Refusal
 from barnabas.errors import ErrorCode
-from barnabas.metadata.image import NO_LEADER, Endpoint, MetadataImage, PartitionImage
+from barnabas.metadata.image import NO_LEADER, BrokerImage, Endpoint, MetadataImage, PartitionImage
 from barnabas.protocol.message import Message
 from barnabas.types import BrokerId, Offset, Uuid
 
@@ -24,6 +24,17 @@ class Registration(NamedTuple):
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     directories: tuple[Uuid, ...]
+
+
+def check_epoch(image: MetadataImage, broker_id: BrokerId, broker_epoch: int) -> BrokerImage | Refusal:
+    """Only the present incarnation of a broker is listened to."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        return Refusal(ErrorCode.STALE_BROKER_EPOCH, f"Broker {broker_id} is not registered.")
+    if broker.epoch != broker_epoch:
+        words = f"Broker {broker_id} is registered in epoch {broker.epoch}, not {broker_epoch}."
+        return Refusal(ErrorCode.STALE_BROKER_EPOCH, words)
+    return broker
 
 
 def register_broker(image: MetadataImage, registration: Registration, next_offset: Offset) -> Decision[int | Refusal]:

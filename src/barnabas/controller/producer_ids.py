@@ -5,6 +5,7 @@ Always holds: a block once in the log is never given out again, whoever asked fo
 
 from typing import NamedTuple
 
+from barnabas.controller.brokers import check_epoch
 from barnabas.controller.decision import Decision, Refusal
 from barnabas.errors import ErrorCode
 from barnabas.metadata.image import MetadataImage
@@ -22,11 +23,9 @@ class ProducerIdBlock(NamedTuple):
 def allocate(image: MetadataImage, broker_id: BrokerId, broker_epoch: int) -> Decision[ProducerIdBlock | Refusal]:
     from barnabas.protocol.messages.producer_ids_record import ProducerIdsRecord
 
-    broker = image.brokers.get(broker_id)
-    if broker is None:
-        return Decision([], Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED))
-    if broker.epoch != broker_epoch:
-        return Decision([], Refusal(ErrorCode.STALE_BROKER_EPOCH))
+    broker = check_epoch(image, broker_id, broker_epoch)
+    if isinstance(broker, Refusal):
+        return Decision([], broker)
     first = image.next_producer_id
     if first > PRODUCER_ID_MAX - BLOCK_SIZE:
         return Decision([], Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids are given out."))

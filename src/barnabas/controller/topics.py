@@ -56,7 +56,7 @@ class _Configs:
         self.layers = BrokerLayers(
             image.config(ResourceType.BROKER, node_id), image.config(ResourceType.BROKER, ""), static_config
         )
-        self.broker = self.layers.config()
+        self.broker = self.layers.config
         self._checked: set[Overrides] = set()
         self._described: dict[Overrides, list[Entry]] = {}
 
@@ -68,7 +68,7 @@ class _Configs:
         key = tuple(overrides.items())
         if key not in self._checked:
             try:
-                TopicConfig(overrides, self.broker)
+                TopicConfig.checked(overrides, self.broker)
             except ConfigError as error:
                 return Refusal(ErrorCode.INVALID_CONFIG, str(error))
             self._checked.add(key)

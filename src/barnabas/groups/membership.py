@@ -96,8 +96,8 @@ class Membership:
         """Forgets the id, whether it was a member's or only given out."""
         member = self._by_id.pop(member_id, None)
         if member is not None:
+            assert member.joining is None, "whoever waits is answered first"
             self.count_protocols(member, -1)
-            self.joined_count -= member.joining is not None
             if member.instance_id is not None:
                 del self._static[member.instance_id]
             if self.leader == member_id:

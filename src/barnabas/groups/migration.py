@@ -6,6 +6,8 @@
 Always holds: members keep their partitions; the generation of the one kind is the epoch of the other, so that neither
 ever falls. All records of a change are in one batch: a log holds the group in one form or in the other.
 Does not know: requests; `consumer_heartbeat` and `classic_in_consumer` say when.
+Differs from Kafka: it refuses to upgrade a group where an assignment carries user data. librdkafka's cooperative-sticky
+writes some, which only says again what was assigned; so of the common assignors it is let go.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from barnabas.groups.consumer import ConsumerGroup
     from barnabas.groups.shard import GroupShard
 
+COMMON_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 
 # From classic to consumer
 
@@ -94,7 +97,7 @@ def _consumer_member(group: ClassicGroup, member: ClassicMember) -> ConsumerMemb
     assignment: Assignment = NOTHING
     if member.assignment:
         assigned = decode_assignment(member.assignment)
-        if assigned.user_data:
+        if assigned.user_data and group.protocol not in COMMON_ASSIGNORS:
             return _no_upgrade(group, "its assignor keeps data of its own, which would be lost")
         assignment = by_topic_id(assigned, group.surroundings.topics)
     names = [name for name, _metadata in member.protocols]

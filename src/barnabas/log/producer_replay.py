@@ -5,7 +5,7 @@ removed and an older one taken. Replaying is the same whether after a crash, a t
 Does not know: when snapshots are due.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from barnabas.log.producer_state import SNAPSHOT_SUFFIX, CorruptSnapshot, ProducerStates, snapshot_file_name
 from barnabas.log.scan import headers_from
@@ -98,10 +98,12 @@ def replay(
     end_offset: Offset,
     *,
     indexed_from: Offset,
+    without_producers: Collection[Offset] = (),
 ) -> list[tuple[Offset, bytes]]:
     """Appends every batch of a producer from `first_offset` on; gives a snapshot for each segment begun on the way.
 
-    Segments from `indexed_from` on get their transaction index anew.
+    Segments from `indexed_from` on get their transaction index anew. Those that are known to have no producers, by
+    their base offset, are not read.
     """
     snapshots = []
     for number, segment in enumerate(segments):
@@ -113,6 +115,8 @@ def replay(
         reindexes = segment.base_offset >= indexed_from
         if reindexes:
             segment.transaction_index.reset()
+        if segment.base_offset in without_producers:
+            continue
         start = segment.position_of(first_offset) if segment.base_offset < first_offset else 0
         replay_segment(producers, segment, start, end_offset, reindexes)
         if not is_last:

@@ -45,9 +45,12 @@ class Reader:
         end = segment.size_bytes if end_offset is None else self._end_position(segment, number, end_offset)
         size_bytes = end - position
         if size_bytes > size_bytes_max:
-            if at_least_one:
-                size_bytes_max = max(size_bytes_max, first_batch_bytes(segment, position))
-            size_bytes = min(size_bytes, size_bytes_max)
+            first_bytes = first_batch_bytes(segment, position)
+            if first_bytes <= size_bytes_max:
+                size_bytes = size_bytes_max
+            else:
+                # Never the beginning of a batch alone: Java's consumer takes it for a record that is too large.
+                size_bytes = first_bytes if at_least_one else 0
         if size_bytes <= 0:
             return None
         return FileRange(segment.file(), position, size_bytes, segment.base_offset)

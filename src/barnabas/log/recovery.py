@@ -18,11 +18,12 @@ from barnabas.log.checkpoint import (
     encode_partition_metadata,
 )
 from barnabas.log.leader_epochs import LEADER_EPOCH_FILE_NAME, LeaderEpochs
+from barnabas.log.offset_index import RELATIVE_OFFSET_MAX
 from barnabas.log.producer_replay import ProducerSnapshots, replay, snapshot_offsets
 from barnabas.log.producer_state import ProducerStates, stray_snapshots
 from barnabas.log.scan import batches_from, headers_from
 from barnabas.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
-from barnabas.protocol.record_batch import crc_matches
+from barnabas.protocol.record_batch import LOG_OVERHEAD_BYTES, crc_matches
 from barnabas.runtime.interfaces import Disk
 from barnabas.types import Offset, Uuid
 
@@ -38,7 +39,16 @@ class LoadedLog:
     producers: ProducerStates
     leader_epochs: LeaderEpochs
     snapshots: ProducerSnapshots
-    recovered: list[Segment]  # checked and perhaps cut, and not synced since
+    recovered: list[Segment]  # not synced since
+    is_new: bool  # there was no segment: the one here was just made
+
+
+class Recovered:
+    """The segments that were checked and perhaps cut, and the base offsets of those without a producer's batch."""
+
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
+        self.without_producers: set[Offset] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,25 +84,25 @@ def load(request: LoadRequest) -> LoadedLog:
     names = remove_remains(disk, directory, disk.list_directory(directory))
     segments = open_segments(request, names)
     leader_epochs = load_leader_epochs(disk, directory)
-    epochs_are_lost = not len(leader_epochs)
-    recovered: list[Segment] = []
-    if not request.clean_shutdown:
+    recovered = Recovered()
+    if request.clean_shutdown:
+        if not len(leader_epochs):
+            rebuild_leader_epochs(segments, leader_epochs)
+    else:
         recovered = recover(request, segments, leader_epochs)
     log_end_offset = segments[-1].end_offset() if segments else request.log_start_offset
     if log_end_offset < request.log_start_offset:
         # The files went missing, or were never synced: what is left is older than everything that may be read.
         remove_segments(disk, segments)
-        segments, recovered, log_end_offset = [], [], request.log_start_offset
-    if not segments:
+        segments, recovered, log_end_offset = [], Recovered(), request.log_start_offset
+    is_new = not segments
+    if is_new:
         segments = [request.segment(request.log_start_offset)]
         segments[0].create()
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
-    if epochs_are_lost:
-        rebuild_leader_epochs(segments, leader_epochs)
     leader_epochs.truncate_from_end(log_end_offset)
     leader_epochs.truncate_from_start(log_start_offset)
-    trusted_offset = recovered[0].base_offset if recovered else log_end_offset
-    producers, snapshots = load_producers(request, names, segments, log_start_offset, log_end_offset, trusted_offset)
+    producers, snapshots = load_producers(request, names, segments, log_start_offset, log_end_offset, recovered)
     return LoadedLog(
         segments=segments,
         log_start_offset=log_start_offset,
@@ -101,7 +111,8 @@ def load(request: LoadRequest) -> LoadedLog:
         producers=producers,
         leader_epochs=leader_epochs,
         snapshots=snapshots,
-        recovered=recovered,
+        recovered=recovered.segments,
+        is_new=is_new,
     )
 
 
@@ -165,7 +176,6 @@ def load_leader_epochs(disk: Disk, directory: str) -> LeaderEpochs:
 
 def rebuild_leader_epochs(segments: list[Segment], leader_epochs: LeaderEpochs) -> None:
     """From every batch: the file is lost, or has never been written. Nothing is read of a log without epochs."""
-    leader_epochs.clear()
     for segment in segments:
         for _, header in headers_from(segment.file(), 0, segment.size_bytes):
             if header.leader_epoch < 0 and not len(leader_epochs):
@@ -176,57 +186,70 @@ def rebuild_leader_epochs(segments: list[Segment], leader_epochs: LeaderEpochs) 
             segment.release()
 
 
-def recover(request: LoadRequest, segments: list[Segment], leader_epochs: LeaderEpochs) -> list[Segment]:
-    """Checks the segments from the recovery point on, and drops those behind a cut. Gives the checked ones."""
+def recover(request: LoadRequest, segments: list[Segment], leader_epochs: LeaderEpochs) -> Recovered:
+    """Checks the segments from the recovery point on, and drops those behind a cut."""
     first = 0
     while first + 1 < len(segments) and segments[first + 1].base_offset <= request.recovery_point:
         first += 1
-    unchecked = segments[first:]
-    if unchecked:
-        leader_epochs.truncate_from_end(unchecked[0].base_offset)
-    for number, segment in enumerate(unchecked):
-        end_offset, is_cut = recover_segment(segment, leader_epochs)
-        following = unchecked[number + 1 :]
+    if not len(leader_epochs):
+        rebuild_leader_epochs(segments[:first], leader_epochs)
+    recovered = Recovered()
+    for number, segment in enumerate(segments[first:], first):
+        if number == first:
+            leader_epochs.truncate_from_end(segment.base_offset)
+        size_bytes = segment.size_bytes
+        end_offset, has_producers = check_segment(segment, leader_epochs)
+        recovered.segments.append(segment)
+        if not has_producers:
+            recovered.without_producers.add(segment.base_offset)
+        is_cut = segment.size_bytes < size_bytes
+        following = segments[number + 1 :]
         # A tail may be lost without a trace, at the end of a batch. Then the next segment does not continue this one;
         # only compaction leaves such gaps rightly.
         is_gap = bool(following) and following[0].base_offset != end_offset
-        if following and (is_cut or (is_gap and "compact" not in request.config.cleanup_policy)):
+        if is_cut or (is_gap and "compact" not in request.config.cleanup_policy):
+            # In this order, so that a crash in between leaves something that is cut again.
             remove_segments(request.disk, following)
-            del segments[first + number + 1 :]
-            return unchecked[: number + 1]
+            request.disk.sync_directory(request.directory)
+            segment.file().truncate(segment.size_bytes)
+            del segments[number + 1 :]
+            break
         if following:
             segment.finish()
             segment.release()
-    return unchecked
+    return recovered
 
 
-def recover_segment(segment: Segment, leader_epochs: LeaderEpochs) -> tuple[Offset, bool]:
-    """Keeps the batches up to the first unsound one, and indexes them anew. Gives the end, and whether it was cut."""
+def check_segment(segment: Segment, leader_epochs: LeaderEpochs) -> tuple[Offset, bool]:
+    """Counts the batches up to the first unsound one, and indexes them anew; what is behind it stays in the file.
+
+    Gives the end offset, and whether a batch has a producer.
+    """
     size_bytes = segment.size_bytes
     end_offset = segment.base_offset
+    offset_max = end_offset + RELATIVE_OFFSET_MAX
+    latest_epoch = leader_epochs.latest_epoch
+    has_producers = False
     segment.reset_indexes()
     segment.size_bytes = 0
-    for batch in batches_from(segment.file(), 0, size_bytes):
-        header = batch.header
-        is_sound = (
-            header.base_offset >= end_offset
-            and header.last_offset_delta >= 0
-            and segment.accepts_offset(header.last_offset)
-            and (header.leader_epoch < 0 or header.leader_epoch >= leader_epochs.latest_epoch)
-            and crc_matches(batch.view, 0, header)
-        )
-        if not is_sound:
+    for position, header, view in batches_from(segment.file(), 0, size_bytes):
+        base_offset, batch_length, leader_epoch, _, _, _, last_offset_delta, _, max_timestamp_ms, producer_id = header[
+            :10
+        ]
+        last_offset = base_offset + last_offset_delta
+        if (
+            not end_offset <= base_offset <= last_offset <= offset_max
+            or 0 <= leader_epoch < latest_epoch
+            or not crc_matches(view, 0, header)
+        ):
             break
-        segment.appended(
-            batch.position, header.size_bytes, header.base_offset, header.last_offset, header.max_timestamp_ms
-        )
-        if header.leader_epoch > leader_epochs.latest_epoch:
-            leader_epochs.assign(header.leader_epoch, header.base_offset)
-        end_offset = header.next_offset
-    is_cut = segment.size_bytes < size_bytes
-    if is_cut:
-        segment.file().truncate(segment.size_bytes)
-    return end_offset, is_cut
+        segment.appended(position, LOG_OVERHEAD_BYTES + batch_length, base_offset, last_offset, max_timestamp_ms)
+        if leader_epoch > latest_epoch:
+            leader_epochs.assign(leader_epoch, base_offset)
+            latest_epoch = leader_epoch
+        has_producers = has_producers or producer_id >= 0
+        end_offset = last_offset + 1
+    return end_offset, has_producers
 
 
 def remove_segments(disk: Disk, segments: list[Segment]) -> None:
@@ -244,9 +267,10 @@ def load_producers(
     segments: list[Segment],
     log_start_offset: Offset,
     log_end_offset: Offset,
-    trusted_offset: Offset,
+    recovered: Recovered,
 ) -> tuple[ProducerStates, ProducerSnapshots]:
-    """From the newest snapshot not above `trusted_offset`, then the batches behind it; and the snapshots there are."""
+    """From the newest snapshot that stems from synced batches, then the batches behind it; and the snapshots left."""
+    trusted_offset = recovered.segments[0].base_offset if recovered.segments else log_end_offset
     producers = ProducerStates()
     snapshots = ProducerSnapshots(request.disk, request.directory, snapshot_offsets(names))
     for offset in stray_snapshots(snapshots.offsets, [segment.base_offset for segment in segments]):
@@ -256,7 +280,14 @@ def load_producers(
     found = snapshots.load_newest(trusted_offset, producers, request.now_ms, request.producer_id_expiration_ms)
     first_offset = log_start_offset if found is None else max(found, log_start_offset)
     if first_offset < log_end_offset:
-        for offset, data in replay(producers, segments, first_offset, log_end_offset, indexed_from=trusted_offset):
+        for offset, data in replay(
+            producers,
+            segments,
+            first_offset,
+            log_end_offset,
+            indexed_from=trusted_offset,
+            without_producers=recovered.without_producers,
+        ):
             snapshots.write(offset, data)
     producers.advance(log_start_offset)
     return producers, snapshots

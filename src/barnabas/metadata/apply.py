@@ -63,6 +63,7 @@ class ImageBuilder:
         self._configs: Any = base.configs
         self._features: Any = base.features
         self._next_producer_id = base.next_producer_id
+        self._client_quotas: Any = base.client_quotas
         # What was touched, in order: values are the partitions' and configs' own copies, None where removed.
         self._partitions: dict[Uuid, dict[int, PartitionImage] | None] = {}
         self._resources: dict[ConfigResource, None] = {}
@@ -110,6 +111,7 @@ class ImageBuilder:
             configs=self._configs,
             features=self._features,
             next_producer_id=self._next_producer_id,
+            client_quotas=self._client_quotas,
         )
         return image, diff_of(self.base, image, self._partitions, self._broker_ids, self._resources)
 
@@ -272,7 +274,7 @@ class ImageBuilder:
         self._brokers[broker.id] = broker
         self._broker_ids[broker.id] = None
 
-    # Configs, features, producer ids
+    # Configs, features, producer ids, quotas
 
     def config(self, record: Any) -> None:
         resource = ConfigResource(record.resource_type, record.resource_name)
@@ -305,6 +307,19 @@ class ImageBuilder:
         if record.next_producer_id <= self._next_producer_id:
             raise UnexpectedRecord(f"producer ids go from {self._next_producer_id} back to {record.next_producer_id}")
         self._next_producer_id = record.next_producer_id
+
+    def client_quota(self, record: Any) -> None:
+        entity = tuple(sorted({part.entity_type: part.entity_name for part in record.entity}.items()))
+        quotas = dict(self._client_quotas.get(entity, ()))
+        if record.remove:
+            quotas.pop(record.key, None)
+        else:
+            quotas[record.key] = record.value
+        self._client_quotas = self._own(self._client_quotas, self.base.client_quotas)
+        if quotas:
+            self._client_quotas[entity] = quotas
+        else:
+            self._client_quotas.pop(entity, None)
 
     def nothing(self, record: Any) -> None:
         """NoOp only moves the offset; the migration from ZooKeeper ended before this format began."""
@@ -367,6 +382,7 @@ _FUNCTIONS: dict[int, Callable[[ImageBuilder, Any], None]] = {
     RecordType.UNFENCE_BROKER: ImageBuilder.unfence_broker,
     RecordType.REMOVE_TOPIC: ImageBuilder.remove_topic,
     RecordType.FEATURE_LEVEL: ImageBuilder.feature_level,
+    RecordType.CLIENT_QUOTA: ImageBuilder.client_quota,
     RecordType.PRODUCER_IDS: ImageBuilder.producer_ids,
     RecordType.BROKER_REGISTRATION_CHANGE: ImageBuilder.broker_registration_change,
     RecordType.NO_OP: ImageBuilder.nothing,

@@ -22,6 +22,8 @@ DIRECTORY_LOST: Uuid = bytes(15) + b"\x02"
 DIRECTORIES_RESERVED_MAX = 100  # ids up to this number never belong to a real directory
 
 Replicas = tuple[BrokerId, ...]
+# Whom a client quota is for: user, client-id or ip with its name, ordered by kind. A name of None is the default.
+QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
 class ResourceType(IntEnum):
@@ -126,6 +128,7 @@ class MetadataImage(NamedTuple):
     configs: Mapping[ConfigResource, Mapping[str, str]]  # no resource without a config
     features: Mapping[str, int]  # finalized levels; level 0 is not written down
     next_producer_id: ProducerId
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]]  # no entity without a quota
 
     @property
     def finalized_features_epoch(self) -> int:
@@ -158,4 +161,5 @@ EMPTY = MetadataImage(
     configs={},
     features={},
     next_producer_id=0,
+    client_quotas={},
 )

@@ -152,12 +152,9 @@ class ControllerService:
     async def _fence_one(self) -> BrokerId | None:
         now_ms = self._runtime.clock.monotonic_ms()
         return await self.respond(
-            lambda image, _offset: lifecycle.fence_expired(self.electorate(image), self.sessions, now_ms),
+            lambda image, _offset: lifecycle.fence_expired(Electorate(image, self._config), self.sessions, now_ms),
             lambda _error: None,
         )
-
-    def electorate(self, image: MetadataImage) -> Electorate:
-        return Electorate(image, self._config)
 
     def _cease(self) -> None:
         self._head = None

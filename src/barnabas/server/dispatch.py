@@ -1,8 +1,8 @@
 """From a frame to its handler, and from the response back to bytes.
 
-The table below is the ApiVersions answer: an API is served if and only if it stands here and Kafka serves it on that
-kind of listener, at all the versions that `protocol.apis` gives for it. Handlers and messages are imported when the first request for them comes, so that
-start-up stays small.
+The table below is the ApiVersions answer: an API is served if and only if it stands here and Kafka serves it on such a
+listener, at all the versions that `protocol.apis` gives for it. Handlers and messages are imported when the first
+request for them comes, so that start-up stays small.
 """
 
 from __future__ import annotations
@@ -52,21 +52,30 @@ HANDLERS: Mapping[ApiKey, str] = MappingProxyType(
         ApiKey.DESCRIBE_LOG_DIRS: "describe_log_dirs",
         ApiKey.CREATE_PARTITIONS: "create_partitions",
         ApiKey.DELETE_GROUPS: "delete_groups",
+        ApiKey.ELECT_LEADERS: "elect_leaders",
         ApiKey.INCREMENTAL_ALTER_CONFIGS: "incremental_alter_configs",
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: "alter_partition_reassignments",
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: "list_partition_reassignments",
         ApiKey.OFFSET_DELETE: "offset_delete",
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: "describe_client_quotas",
+        ApiKey.ALTER_CLIENT_QUOTAS: "alter_client_quotas",
         ApiKey.VOTE: "vote",
         ApiKey.BEGIN_QUORUM_EPOCH: "begin_quorum_epoch",
         ApiKey.END_QUORUM_EPOCH: "end_quorum_epoch",
         ApiKey.DESCRIBE_QUORUM: "describe_quorum",
+        ApiKey.ALTER_PARTITION: "alter_partition",
+        ApiKey.UPDATE_FEATURES: "update_features",
         ApiKey.DESCRIBE_CLUSTER: "describe_cluster",
+        ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
         ApiKey.BROKER_REGISTRATION: "broker_registration",
         ApiKey.BROKER_HEARTBEAT: "broker_heartbeat",
+        ApiKey.UNREGISTER_BROKER: "unregister_broker",
         ApiKey.ALLOCATE_PRODUCER_IDS: "allocate_producer_ids",
-        ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
         ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_group_heartbeat",
         ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_group_describe",
         ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "get_telemetry_subscriptions",
         ApiKey.PUSH_TELEMETRY: "push_telemetry",
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS: "assign_replicas_to_dirs",
         ApiKey.LIST_CONFIG_RESOURCES: "list_config_resources",
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: "describe_topic_partitions",
     }
@@ -81,6 +90,12 @@ FORWARDED = frozenset(
         ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         ApiKey.DESCRIBE_QUORUM,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.UNREGISTER_BROKER,
     }
 )
 

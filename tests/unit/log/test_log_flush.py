@@ -67,6 +67,15 @@ def test_what_was_flushed_survives_and_what_was_not_may_not() -> None:
     assert survivors(disk, log) == list(range(8))
 
 
+def test_a_log_made_after_a_clean_start_survives_its_flush() -> None:
+    """The directory as a whole was stopped cleanly; this partition was not there then."""
+    disk = simulated_disk()
+    log = Log.open(disk, DIRECTORY, topic_config(), NOW_MS, clean_shutdown=True)
+    append(log, 3)
+    log.flush()
+    assert survivors(disk, log) == [0, 1, 2]
+
+
 def test_finished_segments_are_flushed_apart() -> None:
     disk = simulated_disk()
     log = new_log(disk, segment_bytes=300, index_interval_bytes=100)

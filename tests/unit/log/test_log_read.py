@@ -1,5 +1,8 @@
 """Reading: every offset, every limit, and readers that hold on to what is deleted."""
 
+from pathlib import Path
+from random import Random
+
 import pytest
 from log_fixtures import DIRECTORY, NOW_MS, append, batch, read_all, topic_config
 
@@ -8,6 +11,7 @@ from barnabas.log.open_segments import OpenSegments
 from barnabas.protocol.record_batch import Record, decode_records, encode_batch
 from barnabas.runtime.interfaces import Disk
 from barnabas.runtime.memory_disk import MemoryDisk
+from barnabas.runtime.system.disk import SystemDisk
 
 
 def filled(count: int = 30, disk: Disk | None = None, **settings: object) -> Log:
@@ -43,6 +47,27 @@ def test_every_offset_from_every_segment() -> None:
         assert offsets(found.read())[0] == offset // 3 * 3
 
 
+def test_a_million_records_at_random_offsets(tmp_path: Path) -> None:
+    """On a real disk, in many segments: each is the one that was written there."""
+    config = topic_config(segment_bytes=2_000_000)
+    log = Log.open(SystemDisk(), str(tmp_path / "topic-0"), config, NOW_MS)
+    kinds = [encode_batch([Record(n, NOW_MS, None, b"%d of %d" % (n, kind)) for n in range(500)]) for kind in range(41)]
+    for number in range(2000):
+        log.append_as_leader(memoryview(bytearray(kinds[number % 41])), 0, NOW_MS)
+    assert len(log.segments) > 5
+    log.close()
+    log = Log.open(SystemDisk(), str(tmp_path / "topic-0"), config, NOW_MS, clean_shutdown=True)
+    assert log.log_end_offset == 1_000_000
+    chance = Random(5)
+    for offset in [0, 999_999, *(chance.randrange(1_000_000) for _ in range(300))]:
+        found = log.read(offset, 1, 1_000_000)
+        assert found is not None
+        batch = decode_records(found.read())
+        value = b"%d of %d" % (offset % 500, offset // 500 % 41)
+        assert batch[offset - batch[0].offset] == (offset, NOW_MS, None, value, [])
+    log.close()
+
+
 def test_nothing_outside_the_log_or_beyond_the_limit() -> None:
     log = filled()
     assert log.read(90, 1000, 90) is None
@@ -63,9 +88,10 @@ def test_nothing_at_or_beyond_the_end_offset(end_offset: int) -> None:
     assert offsets(found.read()) == list(range(end_offset - 3, end_offset))
 
 
-def test_the_limit_is_remembered_but_not_beyond_its_time() -> None:
-    log = filled()
-    for end_offset in (30, 33, 30, 60, 90, 33):
+@pytest.mark.parametrize("segment_bytes", [900, 1 << 20])
+def test_the_limit_is_remembered_but_not_beyond_its_time(segment_bytes: int) -> None:
+    log = filled(segment_bytes=segment_bytes)
+    for end_offset in (30, 33, 30, 60, 87, 90, 33):
         assert read_all(log, end_offset)[-1].offset == end_offset - 1
     log.truncate_to(30, NOW_MS)
     for _ in range(5):
@@ -73,19 +99,18 @@ def test_the_limit_is_remembered_but_not_beyond_its_time() -> None:
     assert read_all(log, 33)[-1].offset == 32
 
 
-def test_at_least_one_batch_whole_or_just_as_many_bytes() -> None:
+def test_at_least_one_batch_whole_or_none() -> None:
     log = filled(segment_bytes=1 << 20)
     size = len(batch(3))
     whole = log.read(0, 1, 90, True)
-    cut = log.read(0, 10, 90, False)
     assert whole is not None
-    assert cut is not None
     assert whole.size_bytes == size
-    assert cut.size_bytes == 10
-    assert log.read(0, 0, 90, False) is None
-    more = log.read(0, size + 5, 90, True)
-    assert more is not None
-    assert more.size_bytes == size + 5
+    for size_bytes_max in (-5, 0, 10, size - 1):
+        assert log.read(0, size_bytes_max, 90, False) is None
+    for at_least_one in (True, False):
+        more = log.read(0, size + 5, 90, at_least_one)
+        assert more is not None
+        assert more.size_bytes == size + 5
 
 
 def test_a_range_ends_with_its_segment() -> None:

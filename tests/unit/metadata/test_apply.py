@@ -11,8 +11,9 @@ from barnabas.protocol.messages.abort_transaction_record import AbortTransaction
 from barnabas.protocol.messages.begin_transaction_record import BeginTransactionRecord
 from barnabas.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from barnabas.protocol.messages.clear_elr_record import ClearElrRecord
-from barnabas.protocol.messages.client_quota_record import ClientQuotaRecord
+from barnabas.protocol.messages.client_quota_record import ClientQuotaRecord, EntityData
 from barnabas.protocol.messages.config_record import ConfigRecord
+from barnabas.protocol.messages.delegation_token_record import DelegationTokenRecord
 from barnabas.protocol.messages.end_transaction_record import EndTransactionRecord
 from barnabas.protocol.messages.feature_level_record import FeatureLevelRecord
 from barnabas.protocol.messages.fence_broker_record import FenceBrokerRecord
@@ -313,7 +314,7 @@ def test_what_a_transaction_left_open_holds_does_not_count() -> None:
         [BeginTransactionRecord(), BeginTransactionRecord()],
         [EndTransactionRecord()],
         [AbortTransactionRecord()],
-        [ClientQuotaRecord()],
+        [DelegationTokenRecord()],
     ],
     ids=lambda records: "+".join(type(record).__name__ for record in records[-2:]),
 )
@@ -348,3 +349,27 @@ def test_the_difference_from_nothing_is_everything(two_topics: MetadataImage) ->
     assert [change.topic.name for change in delta.topics_changed] == ["orders", "bills"]
     assert all(change.partitions == change.topic.partitions for change in delta.topics_changed)
     assert diff(two_topics, two_topics).is_empty
+
+
+def quota(key: str, value: float = 0.0, *, remove: bool = False, **entity: str | None) -> ClientQuotaRecord:
+    parts = [EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in entity.items()]
+    return ClientQuotaRecord(entity=parts, key=key, value=value, remove=remove)
+
+
+def test_quotas_are_kept_by_entity_in_whichever_order_it_is_written() -> None:
+    image = after(EMPTY, quota("a", 1.0, user="u", client_id="c"), quota("b", 2.0, client_id="c", user="u"))
+    assert image.client_quotas == {(("client-id", "c"), ("user", "u")): {"a": 1.0, "b": 2.0}}
+
+
+def test_the_default_of_users_is_not_a_user() -> None:
+    image = after(EMPTY, quota("a", 1.0, user=None), quota("a", 2.0, user="u"))
+    assert image.client_quotas == {(("user", None),): {"a": 1.0}, (("user", "u"),): {"a": 2.0}}
+
+
+def test_an_entity_without_quotas_is_gone_and_older_images_keep_it() -> None:
+    before = after(EMPTY, quota("a", 1.0, user="u"), quota("b", 2.0, user="u"))
+    less = after(before, quota("a", remove=True, user="u"))
+    none = after(less, quota("b", remove=True, user="u"), quota("c", remove=True, user="other"))
+    assert before.client_quotas == {(("user", "u"),): {"a": 1.0, "b": 2.0}}
+    assert less.client_quotas == {(("user", "u"),): {"b": 2.0}}
+    assert none.client_quotas == {}

@@ -127,9 +127,9 @@ class SystemNetwork:
             listening.setblocking(False)
             listening.bind(address)
             listening.listen(self._backlog)
-        except OSError:
+        except OSError as error:
             listening.close()
-            raise
+            raise OSError(error.errno, f"{error.strerror}: {host}:{port}") from error
         return SystemListener(self._loop, listening)
 
     async def connect(self, host: str, port: int) -> SystemSocket:

@@ -1,5 +1,4 @@
-"""AllocateProducerIds, version 0: a broker gets the next block of producer ids from the active controller. The rules are
-in `controller.producer_ids`."""
+"""AllocateProducerIds, version 0, on listeners of controllers: a broker gets a block of producer ids to give out."""
 
 from __future__ import annotations
 
@@ -7,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller import producer_ids
 from barnabas.controller.decision import Refusal
+from barnabas.controller.producer_ids import ProducerIdBlock
 from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from barnabas.server.context import RequestContext
 
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 async def handle(
     broker: Broker, context: RequestContext, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
-    block = await broker.controller.respond(
-        lambda image, _offset: producer_ids.allocate(image, request.broker_id, request.broker_epoch),
-        lambda error: Refusal(error),
+    block: ProducerIdBlock | Refusal = await broker.controller.respond(
+        lambda image, _offset: producer_ids.allocate(image, request.broker_id, request.broker_epoch), Refusal
     )
     if isinstance(block, Refusal):
         return AllocateProducerIdsResponse(error_code=block.error)

@@ -1,7 +1,7 @@
-"""BrokerHeartbeat, versions 0 to 2: a broker lives, how far it has read the metadata log, and whether it wants to
-leave. The rules are in `controller.lifecycle`.
+"""BrokerHeartbeat, versions 0 to 2, on listeners of controllers: a broker is alive, and wants to be unfenced, or to go.
 
-Where a heartbeat came from is remembered: when that connection ends, the broker has a fraction of its session left.
+The rules are in `controller.lifecycle`. Where a heartbeat came from is remembered: when that connection ends, the broker
+has a fraction of its session left.
 """
 
 from __future__ import annotations
@@ -10,8 +10,12 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from barnabas.controller import lifecycle
+from barnabas.controller.decision import Decision
+from barnabas.controller.electorate import Electorate
+from barnabas.metadata.image import MetadataImage
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.server.context import RequestContext
+from barnabas.types import Offset
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -20,15 +24,10 @@ if TYPE_CHECKING:
 def handle(
     broker: Broker, context: RequestContext, request: BrokerHeartbeatRequest
 ) -> Awaitable[BrokerHeartbeatResponse]:
-    controller = broker.controller
-    controller.sessions_watch.heard(request.broker_id, context.peer_address)
-    return controller.respond(
-        lambda image, next_offset: lifecycle.heartbeat(
-            controller.electorate(image),
-            controller.sessions,
-            request,
-            next_offset,
-            broker.runtime.clock.monotonic_ms(),
-        ),
-        lambda error: BrokerHeartbeatResponse(error_code=error),
-    )
+    def decide(image: MetadataImage, next_offset: Offset) -> Decision[BrokerHeartbeatResponse]:
+        electorate = Electorate(image, broker.static_config)
+        now_ms = broker.runtime.clock.monotonic_ms()
+        return lifecycle.heartbeat(electorate, broker.controller.sessions, request, next_offset, now_ms)
+
+    broker.controller.sessions_watch.heard(request.broker_id, context.peer_address)
+    return broker.controller.respond(decide, lambda error: BrokerHeartbeatResponse(error_code=error))

@@ -1,5 +1,7 @@
-"""BrokerRegistration, versions 0 to 5: a broker introduces itself to the active controller and gets its epoch.
-The rules are in `controller.registration`."""
+"""BrokerRegistration, versions 0 to 4, on listeners of controllers: a broker introduces itself and gets its epoch.
+
+The rules are in `controller.registration`.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,12 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from barnabas.controller import registration
+from barnabas.controller.decision import Decision
+from barnabas.controller.electorate import Electorate
+from barnabas.metadata.image import MetadataImage
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.server.context import RequestContext
+from barnabas.types import Offset
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -17,15 +23,14 @@ if TYPE_CHECKING:
 def handle(
     broker: Broker, context: RequestContext, request: BrokerRegistrationRequest
 ) -> Awaitable[BrokerRegistrationResponse]:
-    controller = broker.controller
-    return controller.respond(
-        lambda image, next_offset: registration.register_broker(
-            controller.electorate(image),
-            controller.sessions,
+    def decide(image: MetadataImage, next_offset: Offset) -> Decision[BrokerRegistrationResponse]:
+        return registration.register_broker(
+            Electorate(image, broker.static_config),
+            broker.controller.sessions,
             request,
             broker.cluster_id,
             next_offset,
             broker.runtime.clock.monotonic_ms(),
-        ),
-        lambda error: BrokerRegistrationResponse(error_code=error),
-    )
+        )
+
+    return broker.controller.respond(decide, lambda error: BrokerRegistrationResponse(error_code=error))

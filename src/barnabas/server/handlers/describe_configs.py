@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.config import describe
-from barnabas.config.describe import UNKNOWN_TYPE, ConfigSource, Entry
+from barnabas.config.describe import UNKNOWN_TYPE, BrokerLayers, ConfigSource, Entry
 from barnabas.controller.decision import Refusal
 from barnabas.errors import ErrorCode
 from barnabas.metadata import topic_names
@@ -33,13 +33,16 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_result(broker, request, resource) for resource in request.resources])
+    layers = broker_layers(broker)
+    return DescribeConfigsResponse(
+        results=[_result(broker, layers, request, resource) for resource in request.resources]
+    )
 
 
 def _result(
-    broker: Broker, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    broker: Broker, layers: BrokerLayers, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
-    found = _entries(broker, resource.resource_type, resource.resource_name)
+    found = _entries(broker, layers, resource.resource_type, resource.resource_name)
     if isinstance(found, Refusal):
         return DescribeConfigsResult(
             error_code=found.error,
@@ -57,14 +60,14 @@ def _result(
     )
 
 
-def _entries(broker: Broker, resource_type: int, name: str) -> list[Entry] | Refusal:
+def _entries(broker: Broker, layers: BrokerLayers, resource_type: int, name: str) -> list[Entry] | Refusal:
     match resource_type:
         case ResourceType.TOPIC:
-            return _topic(broker, name)
+            return _topic(broker, layers, name)
         case ResourceType.BROKER if not name:
-            return describe.cluster_entries(broker_layers(broker).cluster)
+            return describe.cluster_entries(layers.cluster)
         case ResourceType.BROKER:
-            return _check_node(broker, name) or describe.broker_entries(broker_layers(broker))
+            return _check_node(broker, name) or describe.broker_entries(layers)
         case ResourceType.BROKER_LOGGER:
             return _check_node(broker, name) or _loggers()
         case ResourceType.CLIENT_METRICS:
@@ -72,19 +75,19 @@ def _entries(broker: Broker, resource_type: int, name: str) -> list[Entry] | Ref
             return _check_named(name) or describe.client_metrics_entries(overrides)
         case ResourceType.GROUP:
             overrides = broker.controller.image.config(ResourceType.GROUP, name)
-            return _check_named(name) or describe.group_entries(overrides, broker_layers(broker))
+            return _check_named(name) or describe.group_entries(overrides, layers)
         case unsupported:
             return Refusal(ErrorCode.INVALID_REQUEST, f"Resources of type {unsupported} have no configs.")
 
 
-def _topic(broker: Broker, name: str) -> list[Entry] | Refusal:
+def _topic(broker: Broker, layers: BrokerLayers, name: str) -> list[Entry] | Refusal:
     fault = topic_names.fault(name)
     if fault is not None:
         return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic name {fault}.")
     image = broker.controller.image
     if name not in image.topics_by_name:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return describe.topic_entries(image.config(ResourceType.TOPIC, name), broker_layers(broker))
+    return describe.topic_entries(image.config(ResourceType.TOPIC, name), layers)
 
 
 def _loggers() -> list[Entry]:

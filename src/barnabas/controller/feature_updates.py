@@ -1,0 +1,132 @@
+"""UpdateFeatures: levels raised or lowered, where every broker and controller of the cluster can work at them.
+
+Always holds: all updates of a request are made, or none. `metadata.version` never goes back over a level that changed
+what the log holds.
+Differs from Kafka: `kraft.version` cannot be raised, because voters are not changed while the cluster runs.
+"""
+
+from typing import TYPE_CHECKING
+
+from barnabas.config.broker import BrokerConfig
+from barnabas.controller import features
+from barnabas.controller.decision import Decision, Refusal
+from barnabas.controller.electorate import MIN_INSYNC_REPLICAS, Electorate
+from barnabas.controller.features import ELIGIBLE_LEADER_REPLICAS_VERSION, KRAFT_VERSION, METADATA_VERSION
+from barnabas.errors import ErrorCode
+from barnabas.metadata.image import MetadataImage, ResourceType, VersionRange
+from barnabas.protocol.message import Message
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.update_features import (
+        FeatureUpdateKey,
+        UpdateFeaturesRequest,
+        UpdateFeaturesResponse,
+    )
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+# Levels of metadata.version since which the log may hold what older versions cannot read. Kafka's facts.
+METADATA_CHANGED_AT = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
+ELR_NEEDS_METADATA_VERSION = 23
+UNKNOWN = VersionRange(0, 0)  # of a feature that a node does not know
+
+
+def update_features(
+    image: MetadataImage, request: "UpdateFeaturesRequest", static_config: BrokerConfig
+) -> Decision["UpdateFeaturesResponse"]:
+    from barnabas.protocol.messages.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
+
+    updates = {update.feature: update for update in request.feature_updates}
+    levels = {**image.features, **{name: update.max_version_level for name, update in updates.items()}}
+    records: list[Message] = []
+    for update in updates.values():
+        decided = _update(image, update, levels)
+        if isinstance(decided, Refusal):
+            words = f"No feature is changed, because of {update.feature}: {decided.message}"
+            return Decision([], UpdateFeaturesResponse(error_code=decided.error, error_message=words))
+        records += decided
+    if levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0):
+        records += _one_min_isr(image, static_config)
+    results = [UpdatableFeatureResult(feature=name, error_message=None) for name in updates]
+    response = UpdateFeaturesResponse(error_message=None, results=results)
+    return Decision([] if request.validate_only else records, response)
+
+
+def _update(image: MetadataImage, update: "FeatureUpdateKey", levels: dict[str, int]) -> list[Message] | Refusal:
+    from barnabas.protocol.messages.feature_level_record import FeatureLevelRecord
+
+    name, level = update.feature, update.max_version_level
+    present = image.features.get(name, 0)
+    fault = (
+        _type_fault(update, present)
+        or _support_fault(image, name, level)
+        or _level_fault(name, present, level)
+        or _dependency_fault(name, level, levels)
+    )
+    if fault is not None:
+        return Refusal(ErrorCode.INVALID_UPDATE_VERSION, fault)
+    if name == KRAFT_VERSION:
+        return []  # stays where it is; and it is no record of this log
+    return [FeatureLevelRecord(name=name, feature_level=level)]
+
+
+def _type_fault(update: "FeatureUpdateKey", present: int) -> str | None:
+    if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        return f"there is no update of type {update.upgrade_type}."
+    if update.max_version_level < present and update.upgrade_type == UPGRADE:
+        return f"level {update.max_version_level} is below {present}, and a downgrade must be asked for as such."
+    if update.max_version_level > present and update.upgrade_type != UPGRADE:
+        return f"level {update.max_version_level} is above {present}, which is no downgrade."
+    return None
+
+
+def _support_fault(image: MetadataImage, name: str, level: int) -> str | None:
+    """Everybody must be able to work at the level, whoever is away just now included."""
+    supported = {feature.name: feature for feature in features.SUPPORTED}
+    if name not in supported:
+        return "there is no such feature."
+    own = supported[name]
+    if not own.min_version <= level <= own.max_version:
+        return f"levels {own.min_version} to {own.max_version} are supported, not {level}."
+    nodes = [(f"broker {each.id}", each.features) for each in image.brokers.values()]
+    nodes += [(f"controller {each.id}", each.features) for each in image.controllers.values()]
+    for node, theirs in nodes:
+        if not theirs.get(name, UNKNOWN).min <= level <= theirs.get(name, UNKNOWN).max:
+            return f"{node} does not support level {level}."
+    return None
+
+
+def _level_fault(name: str, present: int, level: int) -> str | None:
+    if name == KRAFT_VERSION and level != present:
+        return "the voters of the quorum are fixed, and so is this level."
+    if name == METADATA_VERSION and any(level < changed <= present for changed in METADATA_CHANGED_AT):
+        return f"the log holds what level {level} does not know."
+    return None
+
+
+def _dependency_fault(name: str, level: int, levels: dict[str, int]) -> str | None:
+    needs = ELR_NEEDS_METADATA_VERSION if name == ELIGIBLE_LEADER_REPLICAS_VERSION and level > 0 else 0
+    if levels.get(METADATA_VERSION, 0) < needs:
+        return f"it needs {METADATA_VERSION} at {needs} or more."
+    return None
+
+
+def _one_min_isr(image: MetadataImage, static_config: BrokerConfig) -> list[Message]:
+    """With eligible leader replicas one number must hold in the whole cluster: a default for all, none for one."""
+    from barnabas.protocol.messages.config_record import ConfigRecord
+
+    records: list[Message] = []
+    if MIN_INSYNC_REPLICAS not in image.config(ResourceType.BROKER, ""):
+        number = Electorate(image, static_config).default_min_isr()
+        records.append(
+            ConfigRecord(
+                resource_type=ResourceType.BROKER, resource_name="", name=MIN_INSYNC_REPLICAS, value=str(number)
+            )
+        )
+    for resource, configs in image.configs.items():
+        if resource.type == ResourceType.BROKER and resource.name and MIN_INSYNC_REPLICAS in configs:
+            records.append(
+                ConfigRecord(
+                    resource_type=resource.type, resource_name=resource.name, name=MIN_INSYNC_REPLICAS, value=None
+                )
+            )
+    return records
