@@ -6,8 +6,8 @@ Defaults are Kafka's except where one node must be able to start from nothing: `
 
 from collections.abc import Mapping
 
-from barnabas.config.replication import ReplicationConfig
 from barnabas.config.endpoints import ENDPOINTS, PROTOCOL_MAP, SERVERS, UPPER_CASE, VOTERS, Endpoint, Server, Voter
+from barnabas.config.replication import ReplicationConfig
 from barnabas.config.setting import DISTINCT, Update, boolean, double, integer, long, names, string
 from barnabas.config.validation import (
     ConfigError,

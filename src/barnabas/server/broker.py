@@ -18,17 +18,22 @@ from barnabas.protocol.checksum import crc32c
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.runtime.interfaces import Address, Runtime
 from barnabas.server.acceptor import Acceptor, Limits
+from barnabas.server.alter_partition import PURPOSE as ALTER_PARTITION_PURPOSE
+from barnabas.server.alter_partition import InSyncChanges
 from barnabas.server.broker_lifecycle import BrokerLifecycle
 from barnabas.server.context import ListenerKind, RequestContext
 from barnabas.server.controller_channel import ControllerChannel
 from barnabas.server.controller_service import ControllerService
 from barnabas.server.dispatch import Dispatcher
+from barnabas.server.fetcher import PURPOSE as REPLICA_FETCH_PURPOSE
+from barnabas.server.fetcher import Fetchers
 from barnabas.server.group_coordinator import GroupCoordinator
 from barnabas.server.log_directory import LogDirectory
 from barnabas.server.maintenance import Maintenance
 from barnabas.server.partitions import Partitions
 from barnabas.server.peers import Peers
 from barnabas.server.producer_ids import ProducerIds
+from barnabas.server.replica_fetch import ReplicaSessions
 from barnabas.server.telemetry import ClientTelemetry
 from barnabas.types import BrokerId, uuid_text
 
@@ -47,11 +52,32 @@ class Broker:
         self._bound: list[ListenerAddress] = []  # the listeners for clients and brokers, with their real ports
         self.failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self.directory = LogDirectory(runtime, config.data_directory)
-        self.partitions = Partitions(node_id=config.node_id, directory=self.directory, config=config, runtime=runtime)
+        self.peers = Peers(node_id=config.node_id, runtime=runtime, address_of=self._address_of)
+        self.fetchers = Fetchers(
+            node_id=config.node_id,
+            peers=self.peers,
+            config=lambda: self.config,
+            broker_epoch=lambda: self.lifecycle.epoch,
+            clock=runtime.clock,
+        )
+        self.in_sync_changes = InSyncChanges(
+            node_id=config.node_id,
+            broker_epoch=lambda: self.lifecycle.epoch,
+            send=lambda request: self.controller_channel.request(request, ALTER_PARTITION_PURPOSE),
+            clock=runtime.clock,
+        )
+        self.partitions = Partitions(
+            node_id=config.node_id,
+            directory=self.directory,
+            config=config,
+            runtime=runtime,
+            fetchers=self.fetchers,
+            in_sync_changes=self.in_sync_changes,
+        )
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.random)
+        self.replica_sessions = ReplicaSessions(runtime.random)
         self.acceptor = self._acceptor(ListenerKind.BROKERS)
         self.controller_acceptor = self._acceptor(ListenerKind.CONTROLLERS)
-        self.peers = Peers(node_id=config.node_id, runtime=runtime, address_of=self._address_of)
         self.groups = GroupCoordinator(self)
         self.telemetry = ClientTelemetry(runtime)
         self.maintenance = Maintenance(self)
@@ -96,6 +122,8 @@ class Broker:
         self.acceptor.close()
         self.groups.close()
         await self.maintenance.stop()
+        await self.fetchers.stop()
+        await self.in_sync_changes.stop()
         await self.controller.stop()
         self.controller_acceptor.close()
         self.peers.close()
@@ -160,12 +188,21 @@ class Broker:
         self.fetch_sessions.slots = self.config.max_incremental_fetch_session_cache_slots
         self.partitions.reconfigure(self.config, image)
 
-    def _address_of(self, node_id: BrokerId, _purpose: str) -> Address | None:
-        """Where another voter listens."""
+    def _address_of(self, node_id: BrokerId, purpose: str) -> Address | None:
+        """Where another broker listens for brokers, or another voter for voters."""
+        if purpose == REPLICA_FETCH_PURPOSE:
+            return self._broker_address(node_id)
         for voter in self.config.controller_quorum_voters:
             if voter.node_id == node_id:
                 return voter.host, voter.port
         return None
+
+    def _broker_address(self, node_id: BrokerId) -> Address | None:
+        known = self.controller.image.brokers.get(node_id)
+        if known is None or not known.endpoints:
+            return None
+        endpoint = known.endpoint(self.config.inter_broker_listener_name or "") or known.endpoints[0]
+        return endpoint.host, endpoint.port
 
     def _failed(self, error: Exception) -> None:
         if not self.failed.done():
