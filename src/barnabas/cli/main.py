@@ -22,6 +22,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_up(commands)
     _add_broker(commands)
+    _add_simulate(commands)
     return top
 
 
@@ -62,6 +63,26 @@ def _add_broker(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     _add_common(broker)
 
 
+def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    simulate = commands.add_parser(
+        "simulate",
+        help="run clusters in a simulated world full of faults",
+        description="Runs whole clusters with their clients in this process, on a virtual clock, with a network and "
+        "disks that fail. One seed gives one run. Where a guarantee breaks it says which, and how to see it again.",
+        epilog="examples:\n  barnabas simulate --seeds 100\n  barnabas simulate --seed 4711 --trace",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    simulate.add_argument("--seeds", type=int, default=20, metavar="N", help="how many runs (default: %(default)s)")
+    simulate.add_argument("--seed", type=int, metavar="S", help="only this run")
+    simulate.add_argument(
+        "--nodes", type=int, default=1, metavar="K", help="size of the cluster (default: %(default)s)"
+    )
+    simulate.add_argument(
+        "--seconds", type=float, default=20.0, help="how long faults go on, in virtual time (default: %(default)s)"
+    )
+    simulate.add_argument("--trace", action="store_true", help="print everything that happens")
+
+
 def _add_common(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--config",
@@ -95,6 +116,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not __debug__:
         print("barnabas relies on its assertions: run it without python -O", file=sys.stderr)
         return 1
+    if options.command == "simulate":
+        from barnabas.cli import simulate
+
+        return simulate.simulate(options)
     from barnabas.cli import serve
 
     if options.command == "up" and options.brokers > 1:

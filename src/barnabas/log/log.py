@@ -493,7 +493,7 @@ class Log:
         found = self._snapshots.load_newest(end_offset, self.producers, now_ms, expiration_ms)
         first_offset = self.log_start_offset if found is None else max(found, self.log_start_offset)
         if first_offset < end_offset:
-            replay(self.producers, self._segments.all, first_offset, end_offset, indexed_from=end_offset)
+            replay(self.producers, self._segments.all, first_offset, indexed_from=end_offset)
         self.producers.advance(self._high_watermark)
         # At once, and not with the next flush: what is gone must not come back behind what is written next.
         self._flusher.directory_changed()

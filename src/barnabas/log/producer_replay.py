@@ -14,7 +14,7 @@ from barnabas.log.transaction_index import AbortedTransaction
 from barnabas.protocol.control_records import TransactionMarker, decode_transaction_marker
 from barnabas.protocol.record_batch import decode_records
 from barnabas.runtime.interfaces import Buffer, Disk
-from barnabas.types import Offset
+from barnabas.types import Offset, Position
 
 
 def snapshot_offsets(names: Sequence[str]) -> list[Offset]:
@@ -95,7 +95,6 @@ def replay(
     producers: ProducerStates,
     segments: Sequence[Segment],
     first_offset: Offset,
-    end_offset: Offset,
     *,
     indexed_from: Offset,
     without_producers: Collection[Offset] = (),
@@ -118,18 +117,14 @@ def replay(
         if segment.base_offset in without_producers:
             continue
         start = segment.position_of(first_offset) if segment.base_offset < first_offset else 0
-        replay_segment(producers, segment, start, end_offset, reindexes)
+        replay_segment(producers, segment, start, reindexes)
         if not is_last:
             segment.release()
     return snapshots
 
 
-def replay_segment(
-    producers: ProducerStates, segment: Segment, position: int, end_offset: Offset, reindexes: bool
-) -> None:
+def replay_segment(producers: ProducerStates, segment: Segment, position: Position, reindexes: bool) -> None:
     for found, header in headers_from(segment.file(), position, segment.size_bytes):
-        if header.base_offset >= end_offset:
-            return
         if header.producer_id < 0:
             continue
         marker = marker_in(segment.file().read(found, header.size_bytes)) if header.is_control else None

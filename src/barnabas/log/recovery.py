@@ -284,7 +284,6 @@ def load_producers(
             producers,
             segments,
             first_offset,
-            log_end_offset,
             indexed_from=trusted_offset,
             without_producers=recovered.without_producers,
         ):

@@ -4,6 +4,7 @@ Reads in chunks and steps from header to header in memory: one system call serve
 Always holds: nothing beyond `end` is looked at, so that a walk sees only what was there when it began.
 """
 
+import errno
 from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
@@ -25,6 +26,13 @@ _seek_fields = Struct(">qi11xi").unpack_from  # base_offset, batch_length, last_
 _SEEK_BYTES = 27
 
 
+class CorruptSegment(OSError):
+    """Where a batch must be there is none: the disk has lost or changed what was written and synced."""
+
+    def __init__(self, file: File, position: Position, problem: str) -> None:
+        super().__init__(errno.EIO, f"{problem} at {position}", file.path)
+
+
 class StoredBatch(NamedTuple):
     position: Position
     header: BatchHeader
@@ -38,13 +46,13 @@ def find_batch(file: File, position: Position, end: Position, offset: Offset) ->
         inside = 0
         last = len(chunk) - _SEEK_BYTES
         if last < 0:
-            raise InvalidRecordBatch(f"{file.path}: no batch header at {position}")
+            raise CorruptSegment(file, position, "no batch header")
         while inside <= last:
             base_offset, batch_length, last_offset_delta = _seek_fields(chunk, inside)
             if base_offset + last_offset_delta >= offset:
                 return position + inside
             if batch_length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
-                raise InvalidRecordBatch(f"{file.path}: a batch length of {batch_length} at {position + inside}")
+                raise CorruptSegment(file, position + inside, f"a batch length of {batch_length}")
             inside += LOG_OVERHEAD_BYTES + batch_length
         position += inside
     return end
@@ -53,7 +61,7 @@ def find_batch(file: File, position: Position, end: Position, offset: Offset) ->
 def headers_from(
     file: File, position: Position, end: Position, chunk_bytes: int = WALK_CHUNK_BYTES
 ) -> Iterator[tuple[Position, BatchHeader]]:
-    """Position and header of every batch, without its records. The file must be sound up to `end`.
+    """Position and header of every batch, without its records. CorruptSegment where the file is not sound up to `end`.
 
     Whoever looks for something near reads it by `SEEK_CHUNK_BYTES`.
     """
@@ -61,11 +69,14 @@ def headers_from(
         chunk = file.read(position, min(chunk_bytes, end - position))
         inside = 0
         while inside + HEADER_BYTES <= len(chunk):
-            header = read_header(chunk, inside)
+            try:
+                header = read_header(chunk, inside)
+            except InvalidRecordBatch as problem:
+                raise CorruptSegment(file, position + inside, str(problem)) from None
             yield position + inside, header
             inside += header.size_bytes
         if inside == 0:
-            raise InvalidRecordBatch(f"{file.path}: no batch header at {position}")
+            raise CorruptSegment(file, position, "no batch header")
         position += inside
 
 

@@ -3,6 +3,7 @@
 It keeps two states: what a running process sees, and what is on the platter. `sync` moves a file's bytes from the one
 to the other, `sync_directory` the names in a directory. `crash` gives the disk that is left afterwards: of the unsynced
 writes of a file any prefix or subset, torn at any byte; of a map any pages; of the changes to a directory a prefix.
+`kill` ends the process alone: what it had written is there for the next one, and is as unsynced as before.
 
 Always holds: the same calls with the same `Random` leave the same disk. Once crashed, nothing works any more on the
 old one. Does not know: time, unless `now_ms` is given.
@@ -17,6 +18,10 @@ from typing import NamedTuple
 from barnabas.runtime.interfaces import Buffer
 
 PAGE_BYTES = 512  # what a crash keeps or loses of a map as one; smaller than real pages, to find more
+
+
+class DiskFault(OSError):
+    """A failure that somebody asked for, in contrast to one that a bug has brought about."""
 
 
 class Survival(Enum):
@@ -39,7 +44,7 @@ class Node:
 
     def __init__(self, content: bytes = b"") -> None:
         self.content = bytearray(content)  # as a process sees it
-        self.durable = content
+        self.durable = bytearray(content)
         self.pending: list[Change] = []  # in order; what has to happen to `durable` to make it `content`
         self.mapped = False  # changes of a map are not seen one by one: pages are compared instead
         self.modified_ms = 0
@@ -49,12 +54,21 @@ class Node:
         self.pending.append(change)
 
     def sync(self) -> None:
-        self.durable = bytes(self.content)
+        if self.mapped:
+            self.durable = bytearray(self.content)
+        else:
+            for change in self.pending:
+                apply(self.durable, change)
         self.pending.clear()
+
+    def unmap(self) -> None:
+        """Whoever had it mapped is gone, and may still hold a view: those bytes are nobody's now."""
+        if self.mapped:
+            self.content = bytearray(self.content)
 
     def after_crash(self, random: Random, survival: Survival) -> bytes:
         if survival is Survival.NONE:
-            return self.durable
+            return bytes(self.durable)
         if survival is Survival.ALL:
             return bytes(self.content)
         if self.mapped:
@@ -132,25 +146,26 @@ class SimulatedFile:
     def write(self, position: int, data: Buffer) -> None:
         node = self._check()
         self._disk.may_fail("write")
-        self._disk.write(node, position, bytes(data))
+        self._disk.write(self.path, node, position, bytes(data))
 
     def truncate(self, size: int) -> None:
         node = self._check()
         self._disk.may_fail("truncate")
-        self._disk.resize(node, size)
+        self._disk.resize(self.path, node, size)
 
     def sync(self) -> None:
         node = self._check()
         self._disk.may_fail("sync")
         node.sync()
-        self._disk.done("sync")
+        self._disk.done("sync", self.path)
 
     def close(self) -> None:
         self._is_open = False
 
 
 class SimulatedMappedFile:
-    def __init__(self, disk: "SimulatedDisk", node: Node, size: int) -> None:
+    def __init__(self, disk: "SimulatedDisk", path: str, node: Node, size: int) -> None:
+        self._path = path
         self._disk = disk
         self._node = node
         node.mapped = True
@@ -166,19 +181,19 @@ class SimulatedMappedFile:
         self._disk.may_fail("write")
         self._disk.take_space(size)
         self._view[position : position + size] = bytes(size)
-        self._disk.done("write")
+        self._disk.done("write", self._path)
 
     def resize(self, size: int) -> None:
         self.close()
         self._disk.may_fail("truncate")
         apply(self._node.content, Change(size, None))
         self._view = memoryview(self._node.content)
-        self._disk.done("truncate")
+        self._disk.done("truncate", self._path)
 
     def sync(self) -> None:
         self._disk.may_fail("sync")
         self._node.sync()
-        self._disk.done("sync")
+        self._disk.done("sync", self._path)
 
     def close(self) -> None:
         self._view.release()
@@ -203,6 +218,7 @@ class SimulatedDisk:
     def __init__(self, *, space_bytes: int = 1 << 40, now_ms: Callable[[], int] = lambda: 0) -> None:
         self.operations = 0  # changes and syncs so far
         self.on_operation: Callable[[str], None] | None = None  # told the kind of each, after it happened
+        self.on_change: Callable[[str, str], None] | None = None  # likewise, with the path
         self._names: dict[str, Node | None] = {"": None}  # as a process sees them; None is a directory
         self._durable_names: dict[str, Node | None] = {"": None}
         self._name_changes: dict[str, list[NameChange]] = {}  # by directory, in order
@@ -226,6 +242,22 @@ class SimulatedDisk:
     def set_free_bytes(self, free_bytes: int) -> None:
         """Then the disk is full; a write that does not fit is done as far as it does."""
         self._free_bytes = free_bytes
+
+    def kill(self) -> "SimulatedDisk":
+        """The disk as the next process finds it after the end of this one, with the machine still running."""
+        left = SimulatedDisk(space_bytes=self._space_bytes, now_ms=self._now_ms)
+        left._free_bytes = self._free_bytes
+        left._failures = self._failures
+        left._names = self._names
+        left._durable_names = self._durable_names
+        left._name_changes = self._name_changes
+        self._is_dead = True
+        self._names = dict(self._names)
+        for names in (left._names, left._durable_names):
+            for node in names.values():
+                if node is not None:
+                    node.unmap()
+        return left
 
     def crash(self, random: Random, survival: Survival = Survival.SOME) -> "SimulatedDisk":
         """The disk as the next process finds it; this one answers nothing any more."""
@@ -270,19 +302,21 @@ class SimulatedDisk:
                 waiting[0] = (left - 1, error)
             else:
                 waiting.pop(0)
-                raise OSError(error, f"simulated failure of {kind}")
+                raise DiskFault(error, f"simulated failure of {kind}")
 
-    def done(self, kind: str) -> None:
+    def done(self, kind: str, path: str) -> None:
         self.operations += 1
+        if self.on_change is not None:
+            self.on_change(kind, path)
         if self.on_operation is not None:
             self.on_operation(kind)
 
     def take_space(self, size: int) -> None:
         if size > self._free_bytes:
-            raise OSError(errno.ENOSPC, "no space left on the simulated disk")
+            raise DiskFault(errno.ENOSPC, "no space left on the simulated disk")
         self._free_bytes -= size
 
-    def write(self, node: Node, position: int, data: bytes) -> None:
+    def write(self, path: str, node: Node, position: int, data: bytes) -> None:
         growth = max(0, position + len(data) - len(node.content))
         lacking = growth - self._free_bytes
         if lacking > 0:
@@ -291,15 +325,15 @@ class SimulatedDisk:
         self._free_bytes -= growth
         node.change(Change(position, data))
         node.modified_ms = self._now_ms()
-        self.done("write")
+        self.done("write", path)
         if lacking > 0:
-            raise OSError(errno.ENOSPC, "no space left on the simulated disk")
+            raise DiskFault(errno.ENOSPC, "no space left on the simulated disk")
 
-    def resize(self, node: Node, size: int) -> None:
+    def resize(self, path: str, node: Node, size: int) -> None:
         self._free_bytes += max(0, len(node.content) - size)
         node.change(Change(size, None))
         node.modified_ms = self._now_ms()
-        self.done("truncate")
+        self.done("truncate", path)
 
     # Disk
 
@@ -330,15 +364,15 @@ class SimulatedDisk:
 
     def _change_name(self, change: NameChange, kind: str) -> None:
         rename_in(self._names, change)
-        directory = parent_of(change.path if change.path is not None else change.old_path or "")
-        self._name_changes.setdefault(directory, []).append(change)
-        self.done(kind)
+        path = change.path if change.path is not None else change.old_path or ""
+        self._name_changes.setdefault(parent_of(path), []).append(change)
+        self.done(kind, path)
 
     def open(self, path: str) -> SimulatedFile:
         return SimulatedFile(self, path, self._node_or_new(path))
 
     def map(self, path: str, size: int) -> SimulatedMappedFile:
-        return SimulatedMappedFile(self, self._node_or_new(path), size)
+        return SimulatedMappedFile(self, path, self._node_or_new(path), size)
 
     def exists(self, path: str) -> bool:
         self.check_alive()
@@ -379,20 +413,24 @@ class SimulatedDisk:
     def remove_directory(self, path: str) -> None:
         self._need_directory(path)
         self.may_fail("remove")
+        for name, node in self._names.items():
+            if node is not None and not node.mapped and name.startswith(path + "/"):
+                self._free_bytes += len(node.content)
         self._change_name(NameChange(None, None, path), "remove")
 
     def sync_file(self, path: str) -> None:
         node = self._node(path)
         self.may_fail("sync")
         node.sync()
-        self.done("sync")
+        self.done("sync", path)
 
     def sync_directory(self, path: str) -> None:
+        path = "" if path == "/" else path
         self._need_directory(path)
         self.may_fail("sync")
         for change in self._name_changes.pop(path, ()):
             rename_in(self._durable_names, change)
-        self.done("sync")
+        self.done("sync", path)
 
     def read_bytes(self, path: str) -> bytes:
         node = self._node(path)

@@ -60,6 +60,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._timers_cancelled = 0
         self._failure: BaseException | None = None
         self._graveyard: list[asyncio.Task[Any]] = []  # tasks of dead processes: never run, never collected meanwhile
+        self.unburied: list[str] = []  # what dead tasks said when they were closed at the very end
         self.steps = 0  # callbacks run so far
         self.world: Context = copy_context()  # for what belongs to no process
         self.world.run(PROCESS.set, None)

@@ -8,6 +8,7 @@ from log_fixtures import DIRECTORY, NOW_MS, append, batch, read_all, simulated_d
 from barnabas.errors import ErrorCode
 from barnabas.log.log import Log
 from barnabas.log.recovery import read_topic_id
+from barnabas.log.scan import headers_from
 from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.simulation.disk import SimulatedDisk
 
@@ -104,6 +105,20 @@ def test_after_a_crash_of_the_process_nothing_is_lost(recovery_point: int) -> No
     assert log.recovery_point == 31
 
 
+def test_a_snapshot_at_each_roll_saves_reading_what_is_before() -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    names = disk.list_directory(DIRECTORY)
+    bases = [segment.base_offset for segment in log.segments]
+    assert [name for name in names if name.endswith(".snapshot")] == [f"{base:020d}.snapshot" for base in bases[1:]]
+    # Below the recovery point nothing may be read, for the state of producers either.
+    log.flush()
+    disk.open(log.segments[1].log_path).write(0, bytes(100))
+    log = reopened(disk, recovery_point=bases[3])
+    assert log.producers.get(9) is not None
+    assert log.producers.get(9).last_sequence == 29  # type: ignore[union-attr]
+
+
 def test_an_uncut_index_after_a_crash_is_rebuilt() -> None:
     disk = MemoryDisk()
     log = filled(disk)
@@ -155,6 +170,20 @@ def test_below_the_recovery_point_nothing_is_looked_at() -> None:
     disk.open(log.segments[1].log_path).write(70, b"\xff")
     log = reopened(disk, recovery_point=log.segments[4].base_offset)
     assert log.log_end_offset == 30
+
+
+def test_a_segment_that_was_damaged_is_an_error_of_the_disk() -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    log.close()
+    damaged = log.segments[1]
+    disk.open(damaged.log_path).write(0, bytes(damaged.size_bytes))
+    log = reopened(disk, clean_shutdown=True)
+    with pytest.raises(OSError, match="a batch length of 0 at") as caught:
+        log.read(damaged.base_offset + 1, 1000, 30)
+    assert caught.value.filename == damaged.log_path
+    with pytest.raises(OSError, match="message format 0 at 0"):
+        list(headers_from(log.segments[1].file(), 0, damaged.size_bytes))
 
 
 def test_a_tail_that_is_missing_without_a_trace_ends_the_log() -> None:

@@ -8,6 +8,7 @@ from log_fixtures import DIRECTORY, NOW_MS, append, batch, read_all, simulated_d
 from barnabas.errors import ErrorCode
 from barnabas.log.log import AppendOrigin, Log
 from barnabas.protocol.control_records import TransactionMarker, encode_transaction_marker
+from barnabas.protocol.record_batch import read_header
 from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.simulation.disk import SimulatedDisk, Survival
 
@@ -49,6 +50,18 @@ def test_within_a_batch_all_of_it_goes() -> None:
     log.truncate_to(7, NOW_MS)
     assert log.log_end_offset == 5
     assert [record.offset for record in read_all(log)] == list(range(5))
+
+
+def test_places_of_batches_that_are_gone_are_forgotten() -> None:
+    log = Log.open(MemoryDisk(), DIRECTORY, topic_config(), NOW_MS)
+    for _ in range(30):
+        append(log)
+    log.truncate_to(10, NOW_MS)
+    append(log, 20)  # the same offsets, in one batch
+    for offset in range(10, 30):
+        found = log.read(offset, 1, 30)
+        assert found is not None
+        assert read_header(found.read()).base_offset == 10
 
 
 def test_before_the_first_segment_starts_over_there() -> None:

@@ -1,0 +1,230 @@
+"""What goes wrong in a run: which kinds of faults, how often and for how long, all drawn from the seed.
+
+Each run draws its own rates, and leaves some kinds out altogether, so that some runs see much of one kind, which an
+even mixture never would. A fault that lasts has an end; `heal` ends all of them, and then everything must work again.
+Does not know: what clients do, what is right.
+"""
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import combinations
+from random import Random
+
+from barnabas.simulation.cluster import NodeState, SimulatedCluster, SimulatedNode
+from barnabas.simulation.disk import Survival
+from barnabas.simulation.loop import VirtualClock
+from barnabas.simulation.network import NetworkProfile, SimulatedNetwork
+
+# Faults a second, at most, of each kind; what needs several nodes or a loss of power is drawn only where that is meant.
+RATES_MAX = {
+    "kill": 0.15,
+    "power": 0.15,
+    "stop": 0.08,
+    "pause": 0.15,
+    "partition": 0.1,
+    "partition one way": 0.1,
+    "isolate": 0.1,
+    "stall": 0.3,
+    "reset": 0.5,
+    "disk full": 0.08,
+    "disk slow": 0.1,
+    "disk error": 0.1,
+    "clock jump": 0.1,
+}
+DISK_CALLS = ("read", "write", "truncate", "sync", "create", "rename", "remove")
+CLOCK_JUMP_MS_MAX = 20 * 60_000  # less than message.timestamp.after.max.ms: records stay acceptable
+
+
+@dataclass(slots=True, kw_only=True)
+class FaultPlan:
+    rates: dict[str, float] = field(default_factory=dict)  # per second of virtual time
+    downtime_ms_max: float = 5000.0
+    duration_ms_max: float = 8000.0
+
+    @classmethod
+    def drawn(cls, random: Random, *, power: bool) -> "FaultPlan":
+        rates = {}
+        for kind, rate_max in RATES_MAX.items():
+            chosen, rate = random.random() < 0.6, random.random() ** 2 * rate_max
+            if chosen and (power or kind != "power"):
+                rates[kind] = rate
+        return cls(rates=rates)
+
+
+def drawn_network(random: Random) -> NetworkProfile:
+    return NetworkProfile(
+        delay_ms_min=random.choice((0.01, 0.1, 1.0)),
+        delay_ms_max=random.choice((1.0, 2.0, 10.0, 50.0)),
+        spike_rate=random.choice((0.0, 0.0, 0.001, 0.02)),
+        spike_ms_max=random.choice((50.0, 500.0, 3000.0)),
+        window_bytes=random.choice((1 << 10, 1 << 14, 1 << 18)),
+        fragment_rate=random.choice((0.0, 0.05, 0.5)),
+    )
+
+
+class Nemesis:
+    def __init__(
+        self,
+        *,
+        cluster: SimulatedCluster,
+        network: SimulatedNetwork,
+        clock: VirtualClock,
+        random: Random,
+        plan: FaultPlan,
+        client_hosts: list[str],
+    ) -> None:
+        self.counts: dict[str, int] = {}
+        self._cluster = cluster
+        self._network = network
+        self._clock = clock
+        self._random = random
+        self._plan = plan
+        self._hosts = [*(node.host for node in cluster.nodes.values()), *client_hosts]
+        self._endings: dict[int, Callable[[], None]] = {}  # of faults that last, by number
+        self._next_number = 0
+        self._is_over = False
+        self._damaged: dict[int, None] = {}  # nodes whose disk has failed them: they may need a restart
+
+    async def run(self) -> None:
+        total = sum(self._plan.rates.values())
+        kinds = list(self._plan.rates)
+        if total <= 0:
+            return
+        while True:
+            await self._clock.sleep(self._random.expovariate(total) * 1000)
+            if self._is_over:
+                return
+            kind = self._random.choices(kinds, [self._plan.rates[each] for each in kinds])[0]
+            if self.inflict(kind):
+                self.counts[kind] = self.counts.get(kind, 0) + 1
+
+    def inflict(self, kind: str) -> bool:
+        """Whether it could be done just now."""
+        node = self._random.choice(list(self._cluster.nodes.values()))
+        match kind:
+            case "kill" | "power" | "stop" | "pause":
+                return self._take_down(node, kind)
+            case "partition" | "partition one way" | "isolate" | "stall":
+                self._block(kind, node)
+            case "reset":
+                return self._network.reset_one() is not None
+            case "clock jump":
+                jump_ms = self._random.uniform(-CLOCK_JUMP_MS_MAX, CLOCK_JUMP_MS_MAX)
+                node.clock.offset_ms += jump_ms
+                self._lasting(lambda: _jump(node, -jump_ms), self._plan.duration_ms_max)
+            case "disk slow":
+                node.slowness = self._random.choice((10.0, 100.0, 1000.0))
+                self._lasting(lambda: _set_slowness(node, 1.0), self._plan.duration_ms_max)
+            case "disk full":
+                self._damaged[node.id] = None
+                node.disk.set_free_bytes(self._random.randint(0, 20_000))
+                self._lasting(lambda: node.disk.set_free_bytes(1 << 40), self._plan.duration_ms_max)
+            case "disk error":
+                self._damaged[node.id] = None
+                call = self._random.choice(DISK_CALLS)
+                node.disk.fail(call, nth=self._random.randint(1, 20), error=errno.EIO)
+            case _:
+                raise AssertionError(kind)
+        return True
+
+    # Nodes
+
+    def _take_down(self, node: SimulatedNode, kind: str) -> bool:
+        cluster = self._cluster
+        if node.state is NodeState.DOWN:
+            return False
+        downtime_ms = self._plan.downtime_ms_max
+        if kind == "pause":
+            if node.is_paused:
+                return False
+            cluster.pause(node)
+            process = node.process
+            self._lasting(lambda: cluster.resume(node) if node.process is process else None, downtime_ms)
+            return True
+        if kind == "stop":
+            if node.state is not NodeState.UP or node.is_paused:
+                return False
+            cluster.stop(node)
+        elif kind == "power":
+            cluster.cut_power(node, self._random.choice(list(Survival)))
+        else:
+            cluster.kill(node)
+        node.stays_down = True
+        self._damaged.pop(node.id, None)
+        self._lasting(lambda: self._bring_up(node), downtime_ms)
+        return True
+
+    def _bring_up(self, node: SimulatedNode) -> None:
+        """An orderly stop may take longer than its downtime: then it is not waited for."""
+        if node.state is NodeState.STOPPING:
+            self._cluster.kill(node)
+        if node.state is NodeState.DOWN:
+            self._cluster.start(node)
+
+    # Networks
+
+    def _block(self, kind: str, node: SimulatedNode) -> None:
+        random, network = self._random, self._network
+        if kind == "isolate":
+            pairs = [pair for other in self._hosts if other != node.host for pair in _both(node.host, other)]
+        elif kind == "partition":
+            group = {host for host in sorted(self._hosts) if random.random() < 0.5}
+            pairs = [
+                pair
+                for one, other in combinations(self._hosts, 2)
+                if (one in group) != (other in group)
+                for pair in _both(one, other)
+            ]
+        else:
+            one, other = random.sample(self._hosts, 2)
+            pairs = [(one, other)] if kind == "partition one way" else _both(one, other)
+        for source, target in pairs:
+            network.block(source, target)
+        duration_ms = 500.0 if kind == "stall" else self._plan.duration_ms_max
+
+        def unblock() -> None:
+            for source, target in pairs:
+                network.unblock(source, target)
+
+        self._lasting(unblock, duration_ms)
+
+    # Ends
+
+    def _lasting(self, end: Callable[[], None], duration_ms_max: float) -> None:
+        number = self._next_number = self._next_number + 1
+        self._endings[number] = end
+        loop = self._cluster.loop
+        delay_ms = self._random.uniform(0, duration_ms_max)
+        loop.call_later(delay_ms / 1000, self._end, number, context=loop.world)
+
+    def _end(self, number: int) -> None:
+        end = self._endings.pop(number, None)
+        if end is not None:
+            end()
+
+    def heal(self) -> None:
+        """Everything is as it should be, and nothing more goes wrong."""
+        self._is_over = True
+        for number in list(self._endings):
+            self._end(number)
+        for node in self._cluster.nodes.values():
+            node.disk.heal()
+            node.disk.set_free_bytes(1 << 40)
+            node.stays_down = False
+            if node.id in self._damaged and node.state is not NodeState.DOWN:
+                self._cluster.kill(node)
+            if node.state is NodeState.DOWN:
+                self._cluster.start(node)
+
+
+def _both(one: str, other: str) -> list[tuple[str, str]]:
+    return [(one, other), (other, one)]
+
+
+def _jump(node: SimulatedNode, jump_ms: float) -> None:
+    node.clock.offset_ms += jump_ms
+
+
+def _set_slowness(node: SimulatedNode, slowness: float) -> None:
+    node.slowness = slowness

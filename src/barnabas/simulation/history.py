@@ -1,0 +1,208 @@
+"""What clients asked and what they were told: the only things that a guarantee can be held against.
+
+Every record's value names its writer, its number there and the partition that it was meant for, so that a record found
+anywhere says by itself where it ought to be.
+Always holds: an event is told to the observers when it happened, in order. Does not know: what is right.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from barnabas.errors import ErrorCode
+from barnabas.types import Offset, Uuid
+
+
+class PartitionId(NamedTuple):
+    """A partition of one life of a topic: a topic created again under its old name is another one."""
+
+    topic_id: Uuid
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic_id.hex()[:8]}-{self.partition}"
+
+
+class Stamp(NamedTuple):
+    """What a value says about itself."""
+
+    writer: str  # one producer with one producer id, so that its records have one order
+    number: int
+    partition_id: str
+
+    @classmethod
+    def of(cls, value: bytes) -> "Stamp":
+        writer, number, partition_id, _padding = value.split(b" ", 3)
+        return cls(writer.decode(), int(number), partition_id.decode())
+
+
+def stamped(writer: str, number: int, partition_id: PartitionId, size_bytes: int) -> bytes:
+    return f"{writer} {number} {partition_id} ".encode().ljust(size_bytes, b".")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What one producer wants to have appended, as often as it has to ask for it."""
+
+    partition_id: PartitionId
+    writer: str
+    first_number: int
+    values: tuple[bytes, ...]
+    acks: int
+    base_sequence: int = -1  # -1: not idempotent
+
+    def __str__(self) -> str:
+        end = self.first_number + len(self.values)
+        return f"{self.writer}[{self.first_number}:{end}) to {self.partition_id} acks={self.acks}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceAsked:
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceAcknowledged:
+    batch: Batch
+    base_offset: Offset  # -1 where the broker no longer knew it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceRefused:
+    """A definite no to the oldest batch that a producer still waits for."""
+
+    batch: Batch
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceGivenUp:
+    """Nobody will ever know."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchAsked:
+    reader: str
+    partition_id: PartitionId
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """Whole records from the offset on that was asked for."""
+
+    reader: str
+    partition_id: PartitionId
+    offset: Offset
+    leader_epoch: int  # that the broker has confirmed; -1 where it was not asked to
+    high_watermark: Offset
+    log_start_offset: Offset
+    records: tuple[tuple[Offset, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOutOfRange:
+    """Refused, with the bounds as the broker told them afterwards."""
+
+    reader: str
+    partition_id: PartitionId
+    offset: Offset
+    log_start_offset: Offset
+    high_watermark: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCreated:
+    """Acknowledged, or seen by somebody."""
+
+    name: str
+    topic_id: Uuid
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDeletionAsked:
+    topic_id: Uuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDeleted:
+    topic_id: Uuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsListed:
+    """All topics, as one broker told them after everything had come to rest."""
+
+    names: dict[str, Uuid]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdGiven:
+    producer_id: int
+    producer_epoch: int
+
+
+Event = (
+    ProduceAsked
+    | ProduceAcknowledged
+    | ProduceRefused
+    | ProduceGivenUp
+    | FetchAsked
+    | Fetched
+    | FetchOutOfRange
+    | TopicCreated
+    | TopicDeletionAsked
+    | TopicDeleted
+    | TopicsListed
+    | ProducerIdGiven
+)
+
+
+FINAL_READER = "final"  # who reads everything once nothing happens any more
+
+
+class History:
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self.observers: list[Callable[[Event], None]] = []
+        self.counts: dict[str, int] = {}  # by kind of event
+        self._note = note
+
+    def tell(self, event: Event) -> None:
+        kind = type(event).__name__
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        self._note(summary(event))
+        for observe in self.observers:
+            observe(event)
+
+
+def summary(event: Event) -> str:
+    match event:
+        case Fetched():
+            return (
+                f"{event.reader} reads {len(event.records)} records of {event.partition_id} from {event.offset}, "
+                f"watermark {event.high_watermark}, start {event.log_start_offset}"
+            )
+        case ProduceAcknowledged():
+            return f"acknowledged {event.batch} at {event.base_offset}"
+        case ProduceAsked():
+            return f"asked {event.batch}"
+        case ProduceRefused():
+            return f"refused {event.batch}: {event.error.name}"
+        case ProduceGivenUp():
+            return f"given up {event.batch}"
+        case FetchAsked():
+            return f"{event.reader} asks {event.partition_id} from {event.offset}"
+        case FetchOutOfRange():
+            bounds = f"{event.log_start_offset} to {event.high_watermark}"
+            return f"{event.reader} asked {event.partition_id} for {event.offset}, which is not within {bounds}"
+        case TopicCreated():
+            return f"topic {event.name} is {event.topic_id.hex()[:8]}"
+        case TopicDeletionAsked() | TopicDeleted():
+            return f"{type(event).__name__} {event.topic_id.hex()[:8]}"
+        case ProducerIdGiven():
+            return f"producer id {event.producer_id} epoch {event.producer_epoch}"
+        case TopicsListed():
+            return f"topics {', '.join(f'{name} {uuid.hex()[:8]}' for name, uuid in sorted(event.names.items()))}"

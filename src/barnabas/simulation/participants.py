@@ -1,0 +1,323 @@
+"""Who uses the cluster: producers, consumers, and an administrator who creates and deletes topics.
+
+Each goes on, step by step, until it is told to stop, whatever happens to the brokers; everything asked and heard goes
+to the history. `progress` counts what succeeded, so that the run can tell whether anything still moves.
+Does not know: faults, nodes, what is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.record_batch import Record, encode_batch
+from barnabas.simulation.client import Client, ClientConnection, Unavailable
+from barnabas.simulation.history import (
+    Batch,
+    History,
+    PartitionId,
+    ProduceAcknowledged,
+    ProduceAsked,
+    ProduceGivenUp,
+    ProduceRefused,
+    ProducerIdGiven,
+    TopicCreated,
+    TopicDeleted,
+    TopicDeletionAsked,
+    stamped,
+)
+from barnabas.types import Uuid
+
+CREATE_TOPICS_VERSION = 7
+DELETE_TOPICS_VERSION = 6
+INIT_PRODUCER_ID_VERSION = 4
+PRODUCE_BY_NAME_VERSION = 12
+PRODUCE_BY_ID_VERSION = 13
+BACKOFF_MS_MAX = 200.0
+
+REFUSALS = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Topic:
+    name: str
+    id: Uuid
+    partition_count: int
+
+    def partition_ids(self) -> list[PartitionId]:
+        return [PartitionId(self.id, index) for index in range(self.partition_count)]
+
+
+@dataclass(slots=True, kw_only=True)
+class Habits:
+    """How the clients of a run behave; drawn from its seed."""
+
+    think_ms_max: float = 100.0
+    records_max: int = 10
+    value_bytes_max: int = 300
+    batches_in_flight_max: int = 5
+    give_up_rate: float = 0.02  # after a failure: how often a producer starts anew instead of trying again
+    seek_rate: float = 0.02
+    topic_settings: dict[str, str] = field(default_factory=dict)
+    replication_factor: int = 1
+    partition_count_max: int = 3
+    churn_names: tuple[str, ...] = ()
+
+
+class Board:
+    """What all participants share: the topics there are, and what may be told to anybody."""
+
+    def __init__(self, history: History, habits: Habits) -> None:
+        self.history = history
+        self.habits = habits
+        self.topics: dict[Uuid, Topic] = {}
+        self.is_calm = False  # faults are over: nobody gives up any more
+
+
+class Participant:
+    def __init__(self, client: Client, board: Board) -> None:
+        self.client = client
+        self.board = board
+        self.progress = 0
+        self.is_stopping = False
+
+    async def run(self) -> None:
+        while not self.is_stopping:
+            await self.client.clock.sleep(self.client.random.uniform(0, self.board.habits.think_ms_max))
+            try:
+                await self.step()
+            except Unavailable:
+                await self.back_off()
+        self.client.close()
+
+    async def step(self) -> None:
+        raise NotImplementedError
+
+    async def back_off(self) -> None:
+        await self.client.clock.sleep(self.client.random.uniform(1, BACKOFF_MS_MAX))
+
+
+class Producer(Participant):
+    def __init__(self, client: Client, board: Board, *, acks: int, idempotent: bool) -> None:
+        super().__init__(client, board)
+        self._acks = acks
+        self._idempotent = idempotent
+        self._session = 0
+        self._producer_id = -1
+        self._producer_epoch = -1
+        self._next_number = 0
+        self._next_sequence: dict[PartitionId, int] = {}
+
+    @property
+    def _writer(self) -> str:
+        return f"{self.client.name}.{self._session}"
+
+    async def step(self) -> None:
+        topics = list(self.board.topics.values())
+        if not topics:
+            return
+        if self._idempotent and self._producer_id < 0:
+            await self._begin_session()
+        random = self.client.random
+        topic = random.choice(topics)
+        partition_id = random.choice(topic.partition_ids())
+        count = random.randint(1, self.board.habits.batches_in_flight_max) if self._idempotent else 1
+        batches = [self._make(partition_id) for _ in range(count)]
+        for batch in batches:
+            self.board.history.tell(ProduceAsked(batch=batch))
+        if self._idempotent:
+            await self._deliver(topic, batches)
+        else:
+            await self._send_once(topic, batches[0])
+
+    async def _begin_session(self) -> None:
+        response = await self.client.call_any(
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), INIT_PRODUCER_ID_VERSION
+        )
+        if response.error_code != ErrorCode.NONE:
+            raise Unavailable(f"no producer id: {response.error_code}")
+        given = ProducerIdGiven(producer_id=response.producer_id, producer_epoch=response.producer_epoch)
+        self.board.history.tell(given)
+        self._session += 1
+        self._producer_id, self._producer_epoch = given.producer_id, given.producer_epoch
+        self._next_sequence.clear()
+
+    def _make(self, partition_id: PartitionId) -> Batch:
+        random, habits = self.client.random, self.board.habits
+        count = random.randint(1, habits.records_max)
+        first_number, self._next_number = self._next_number, self._next_number + count
+        sequence = self._next_sequence.get(partition_id, 0)
+        self._next_sequence[partition_id] = sequence + count
+        return Batch(
+            partition_id=partition_id,
+            writer=self._writer,
+            first_number=first_number,
+            values=tuple(
+                stamped(self._writer, number, partition_id, random.randint(1, habits.value_bytes_max))
+                for number in range(first_number, first_number + count)
+            ),
+            acks=self._acks,
+            base_sequence=sequence if self._idempotent else -1,
+        )
+
+    def _request(self, topic: Topic, batch: Batch, version: int) -> ProduceRequest:
+        now_ms = self.client.clock.now_ms()
+        records = encode_batch(
+            [Record(delta, now_ms, None, value, []) for delta, value in enumerate(batch.values)],
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=batch.base_sequence,
+        )
+        data = TopicProduceData(
+            partition_data=[PartitionProduceData(index=batch.partition_id.partition, records=bytes(records))]
+        )
+        if version >= PRODUCE_BY_ID_VERSION:
+            data.topic_id = topic.id
+        else:
+            data.name = topic.name
+        timeout_ms = int(self.client.timeout_ms)
+        return ProduceRequest(acks=batch.acks, timeout_ms=timeout_ms, topic_data=[data])
+
+    async def _send_once(self, topic: Topic, batch: Batch) -> None:
+        """Without sequences a second try might write twice: whatever is unclear stays so."""
+        history = self.board.history
+        try:
+            connection = await self._leader(topic, batch.partition_id)
+            request = self._request(topic, batch, PRODUCE_BY_ID_VERSION)
+            if batch.acks == 0:
+                connection.tell(request, PRODUCE_BY_ID_VERSION)
+                history.tell(ProduceGivenUp(batch=batch))
+                self.progress += 1
+                return
+            response = await self.client.call(connection, request, PRODUCE_BY_ID_VERSION)
+        except Unavailable:
+            self.client.forget_leader(*batch.partition_id)
+            history.tell(ProduceGivenUp(batch=batch))
+            raise
+        answer = response.responses[0].partition_responses[0]
+        if answer.error_code == ErrorCode.NONE:
+            self.progress += 1
+            history.tell(ProduceAcknowledged(batch=batch, base_offset=answer.base_offset))
+        else:
+            self.client.forget_leader(*batch.partition_id)
+            history.tell(ProduceGivenUp(batch=batch))
+            await self.back_off()
+
+    async def _leader(self, topic: Topic, partition_id: PartitionId) -> ClientConnection:
+        return await self.client.leader_connection(topic.name, topic.id, partition_id.partition)
+
+    # Idempotent: several batches in flight, sent again in order until all are there
+
+    async def _deliver(self, topic: Topic, batches: list[Batch]) -> None:
+        pending = batches
+        while pending:
+            pending, error = await self._attempt(topic, pending)
+            if not pending:
+                self.progress += 1
+                return
+            if error in REFUSALS:
+                self.board.history.tell(ProduceRefused(batch=pending[0], error=error))
+            gives_up = not self.board.is_calm and self.client.random.random() < self.board.habits.give_up_rate
+            if gives_up or error in REFUSALS or topic.id not in self.board.topics or self.is_stopping:
+                for batch in pending:
+                    self.board.history.tell(ProduceGivenUp(batch=batch))
+                self._producer_id = -1
+                return
+            self.client.forget_leader(*pending[0].partition_id)
+            await self.back_off()
+
+    async def _attempt(self, topic: Topic, batches: Sequence[Batch]) -> tuple[list[Batch], ErrorCode]:
+        """What is still to be done, and why the first of it is."""
+        version = self.client.random.choice((PRODUCE_BY_NAME_VERSION, PRODUCE_BY_ID_VERSION))
+        if topic.name in self.board.habits.churn_names:
+            version = PRODUCE_BY_ID_VERSION  # the name may be another topic's by then
+        try:
+            connection = await self._leader(topic, batches[0].partition_id)
+        except Unavailable:
+            return list(batches), ErrorCode.NETWORK_EXCEPTION
+        answers = [connection.ask(self._request(topic, batch, version), version) for batch in batches]
+        left: list[Batch] = []
+        first_error = ErrorCode.NONE
+        for batch, future in zip(batches, answers, strict=True):
+            try:
+                response = await self.client.answer(connection, future)
+                answer = response.responses[0].partition_responses[0]
+                error = ErrorCode(answer.error_code)
+            except Unavailable:
+                error = ErrorCode.NETWORK_EXCEPTION
+            if error == ErrorCode.NONE:
+                self.board.history.tell(ProduceAcknowledged(batch=batch, base_offset=answer.base_offset))
+            elif error == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                self.board.history.tell(ProduceAcknowledged(batch=batch, base_offset=-1))
+            else:
+                first_error = first_error if left else error
+                left.append(batch)
+        return left, first_error
+
+
+class Administrator(Participant):
+    """Creates topics, and deletes those that nobody minds losing."""
+
+    async def step(self) -> None:
+        random, habits = self.client.random, self.board.habits
+        name = random.choice(habits.churn_names)
+        await self.client.refresh([name])
+        topic_id = self.client.view.names.get(name)
+        if topic_id is None:
+            await self.create(name, random.randint(1, habits.partition_count_max), {})
+        elif random.random() < 0.3:
+            await self._delete(topic_id)
+        self.progress += 1
+
+    async def create(self, name: str, partition_count: int, settings: dict[str, str]) -> bool:
+        habits = self.board.habits
+        configs = {**habits.topic_settings, **settings}
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partition_count,
+            replication_factor=habits.replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=int(self.client.timeout_ms))
+        response = await self.client.call_any(request, CREATE_TOPICS_VERSION)
+        (created,) = response.topics
+        if created.error_code != ErrorCode.NONE:
+            return False
+        self._there_is(name, created.topic_id, partition_count)
+        return True
+
+    async def ensure(self, name: str, partition_count: int, settings: dict[str, str]) -> None:
+        """Creates it until it is there: an answer may get lost."""
+        while not any(topic.name == name for topic in self.board.topics.values()):
+            try:
+                if not await self.create(name, partition_count, settings):
+                    await self.client.refresh([name])
+                    topic_id = self.client.view.names.get(name)
+                    if topic_id is not None:
+                        self._there_is(name, topic_id, partition_count)
+            except Unavailable:
+                pass
+            await self.back_off()
+
+    def _there_is(self, name: str, topic_id: Uuid, partition_count: int) -> None:
+        self.board.history.tell(TopicCreated(name=name, topic_id=topic_id, partition_count=partition_count))
+        self.board.topics[topic_id] = Topic(name=name, id=topic_id, partition_count=partition_count)
+
+    async def _delete(self, topic_id: Uuid) -> None:
+        self.board.history.tell(TopicDeletionAsked(topic_id=topic_id))
+        self.board.topics.pop(topic_id, None)
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(topic_id=topic_id)], timeout_ms=int(self.client.timeout_ms)
+        )
+        response = await self.client.call_any(request, DELETE_TOPICS_VERSION)
+        if response.responses[0].error_code == ErrorCode.NONE:
+            self.board.history.tell(TopicDeleted(topic_id=topic_id))

@@ -1,0 +1,381 @@
+"""One seed, one run: a cluster, its clients and its faults, then calm, then the verdict.
+
+    safety     clients work while faults come and go; checkers watch
+    liveness   faults end; every node must come up and every client get on, within a limit
+    verdict    clients stop; every partition is read from end to end, every topic listed; checkers conclude
+
+Always holds: a run depends on its seed, its options and the code, and on nothing else.
+Does not know: the command line, real time.
+"""
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.simulation.checkers import Checker, Promises, Violation, all_checkers
+from barnabas.simulation.client import METADATA_VERSION, Client, Unavailable
+from barnabas.simulation.cluster import EPOCH_MS, SimulatedCluster, comes_from_disk_fault
+from barnabas.simulation.consumer import Consumer
+from barnabas.simulation.faults import FaultPlan, Nemesis, drawn_network
+from barnabas.simulation.history import FINAL_READER, History, TopicsListed
+from barnabas.simulation.loop import PROCESS, Deadlock, Livelock, VirtualClock, VirtualLoop
+from barnabas.simulation.network import SimulatedNetwork
+from barnabas.simulation.participants import Administrator, Board, Habits, Participant, Producer
+from barnabas.simulation.trace import Trace
+from barnabas.types import Uuid
+
+INSPECTION_INTERVAL_MS = 50.0
+LIVENESS_MS_MAX = 120_000.0  # from the end of the last fault until everybody has got on
+PROGRESS_WANTED = 3
+STABLE_TOPICS = ("orders", "payments")
+
+CRASH, CORRECTNESS, LIVENESS = "crash", "correctness", "liveness"
+
+
+class NotLive(Exception):
+    """Faults are over, and something does not get on."""
+
+
+class Unexpected(Exception):
+    """Something ended, or complained, that had no reason to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    nodes: int = 1
+    seconds: float = 20.0  # of the safety phase
+    sink: Callable[[str], None] | None = None  # given the trace, line by line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    kind: str  # crash, correctness or liveness
+    message: str
+    details: str  # for whoever has to find the reason
+    trace: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    seed: int
+    options: Options
+    virtual_seconds: float
+    steps: int
+    starts: int
+    faults: dict[str, int]
+    events: dict[str, int]
+    digest: str
+    failure: Failure | None
+
+
+def run_seed(seed: int, options: Options | None = None) -> Result:
+    simulation = Simulation(seed, options or Options())
+    failure: Failure | None = None
+    try:
+        with simulation.watched_logs():
+            simulation.loop.run(simulation.run())
+    except Exception as error:
+        failure = Failure(
+            kind=_kind(error),
+            message=f"{type(error).__name__}: {error}",
+            details="".join(traceback.format_exception(error)),
+            trace=tuple(simulation.trace.lines),
+        )
+    return simulation.result(failure)
+
+
+def _kind(error: Exception) -> str:
+    if isinstance(error, Violation):
+        return CORRECTNESS
+    return LIVENESS if isinstance(error, NotLive | Deadlock | Livelock) else CRASH
+
+
+@dataclass(slots=True, kw_only=True)
+class Character:
+    """What the seed makes of a run."""
+
+    power: bool  # machines may lose what they did not sync; then topics sync each message
+    settings: dict[str, str] = field(default_factory=dict)
+    habits: Habits
+    plan: FaultPlan
+    sync_ms_max: float
+    timeout_ms: float
+    producers: list[tuple[int, bool]]  # acks, idempotent
+    consumers: list[bool]  # with sessions
+    restarts_at_end: bool
+
+    @classmethod
+    def drawn(cls, random: Random, nodes: int) -> "Character":
+        power = random.random() < 0.5
+        records_max = random.choice((1, 5, 20))
+        value_bytes_max = random.choice((50, 300, 2000))
+        batch_bytes_max = 100 + records_max * (value_bytes_max + 30)  # a batch must fit into a segment
+        topic_settings = {
+            "internal.segment.bytes": str(batch_bytes_max * random.choice((1, 5, 50))),
+            "index.interval.bytes": str(random.choice((100, 4096))),
+            "segment.index.bytes": str(random.choice((200, 2000, 20_000))),
+            "file.delete.delay.ms": str(random.choice((0, 1000, 60_000))),
+        }
+        if power:
+            topic_settings["flush.messages"] = "1"
+        if random.random() < 0.3:
+            topic_settings["retention.bytes"] = str(random.choice((5000, 50_000)))
+        return cls(
+            power=power,
+            settings={
+                "log.retention.check.interval.ms": str(random.choice((1000, 10_000))),
+                "log.flush.offset.checkpoint.interval.ms": str(random.choice((500, 5000, 60_000))),
+                "replica.high.watermark.checkpoint.interval.ms": str(random.choice((500, 5000))),
+                "auto.create.topics.enable": "false",
+            },
+            habits=Habits(
+                think_ms_max=random.choice((50.0, 200.0, 600.0)),
+                records_max=records_max,
+                value_bytes_max=value_bytes_max,
+                give_up_rate=random.choice((0.0, 0.02, 0.2)),
+                seek_rate=random.choice((0.0, 0.02)),
+                topic_settings=topic_settings,
+                replication_factor=min(nodes, 3),
+                churn_names=("churn-0", "churn-1"),
+            ),
+            plan=FaultPlan.drawn(random, power=power),
+            sync_ms_max=random.choice((0.1, 2.0, 20.0)),
+            timeout_ms=random.choice((1000.0, 5000.0)),
+            producers=[
+                random.choice(((-1, True), (-1, True), (-1, False), (1, False), (1, True), (0, False)))
+                for _ in range(random.randint(1, 4))
+            ],
+            consumers=[random.random() < 0.6 for _ in range(random.randint(1, 3))],
+            restarts_at_end=random.random() < 0.5,
+        )
+
+
+class Simulation:
+    def __init__(self, seed: int, options: Options) -> None:
+        self.seed = seed
+        self.options = options
+        self.loop = VirtualLoop()
+        self.loop.set_exception_handler(self._unhandled)
+        self.trace = Trace(self.loop.time)
+        self.trace.sink = options.sink
+        self._random = Random(f"barnabas {seed}")
+        self.character = Character.drawn(self._random, options.nodes)
+        self.network = SimulatedNetwork(
+            self.loop, Random(self._random.random()), self.trace, drawn_network(self._random)
+        )
+        self.cluster = SimulatedCluster(
+            loop=self.loop,
+            network=self.network,
+            trace=self.trace,
+            random=Random(self._random.random()),
+            node_count=options.nodes,
+            settings=self.character.settings,
+            sync_ms_max=self.character.sync_ms_max,
+            on_failure=lambda error, what: self.loop.fail(_unexpected(what, error)),
+        )
+        self.history = History(self.trace.note)
+        self.board = Board(self.history, self.character.habits)
+        promises = Promises(acks_kept=(-1, 1) if options.nodes == 1 else (-1,), one_node=options.nodes == 1)
+        self.checkers: list[Checker] = all_checkers(promises)
+        self.history.observers = [checker.observe for checker in self.checkers]
+        self.clock = VirtualClock(self.loop, now_ms=EPOCH_MS)
+        self.participants: list[Participant] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._client_hosts: list[str] = []
+        self._make_participants()
+        self.nemesis = Nemesis(
+            cluster=self.cluster,
+            network=self.network,
+            clock=self.clock,
+            random=Random(self._random.random()),
+            plan=self.character.plan,
+            client_hosts=self._client_hosts,
+        )
+
+    def _client(self, name: str) -> Client:
+        self._client_hosts.append(name)
+        return Client(
+            loop=self.loop,
+            clock=self.clock,
+            network=self.network.host(name),
+            random=Random(self._random.random()),
+            name=name,
+            bootstrap=[node.address for node in self.cluster.nodes.values()],
+            timeout_ms=self.character.timeout_ms,
+        )
+
+    def _make_participants(self) -> None:
+        self.administrator = Administrator(self._client("admin"), self.board)
+        for number, (acks, idempotent) in enumerate(self.character.producers):
+            client = self._client(f"producer-{number}")
+            self.participants.append(Producer(client, self.board, acks=acks, idempotent=idempotent))
+        for number, with_sessions in enumerate(self.character.consumers):
+            client = self._client(f"consumer-{number}")
+            self.participants.append(Consumer(client, self.board, with_sessions=with_sessions))
+        self.participants.append(self.administrator)
+
+    # The course of a run
+
+    async def run(self) -> None:
+        for node in self.cluster.nodes.values():
+            self.cluster.start(node)
+        self._spawn(self._inspect())
+        self._spawn(self.nemesis.run())
+        await self.clock.within(LIVENESS_MS_MAX * 10, self._create_topics())
+        working = [self._spawn(participant.run()) for participant in self.participants]
+        await self.clock.sleep(self.options.seconds * 1000)
+        self.trace.note("faults end")
+        self.board.is_calm = True
+        self.nemesis.heal()
+        await self._until(lambda: self.cluster.is_up, "not every node is up")
+        before = [participant.progress for participant in self.participants]
+        await self._until(
+            lambda: all(
+                participant.progress >= past + PROGRESS_WANTED
+                for participant, past in zip(self.participants, before, strict=True)
+            ),
+            "not every client gets on",
+        )
+        for participant in self.participants:
+            participant.is_stopping = True
+        await self._until(lambda: all(task.done() for task in working), "not every client ends")
+        await self._verdict()
+        if self.character.restarts_at_end:
+            await self._restart_all()
+            await self._verdict()
+
+    async def _create_topics(self) -> None:
+        for name in STABLE_TOPICS:
+            await self.administrator.ensure(name, self._random.randint(1, 3), {})
+
+    async def _verdict(self) -> None:
+        reader = Consumer(
+            self._client(f"reader-{len(self._client_hosts)}"), self.board, with_sessions=False, name=FINAL_READER
+        )
+        reader.board.habits.seek_rate = 0
+        topics = list(self.board.topics.values())
+        wanted = [partition_id for topic in topics for partition_id in topic.partition_ids()]
+
+        async def read_all() -> None:
+            while not all(reader.is_caught_up(partition_id) for partition_id in wanted):
+                behind = [topic for topic in topics if not all(map(reader.is_caught_up, topic.partition_ids()))]
+                try:
+                    await reader.poll(behind, wait_ms=10)
+                except Unavailable:
+                    await reader.back_off()
+
+        await self._until(self._spawn(read_all()).done, "not everything can be read")
+        await self._until(self._spawn(self._list_topics(reader.client)).done, "not every node lists its topics")
+        reader.client.close()
+        for checker in self.checkers:
+            checker.inspect(self.cluster)
+            checker.finish()
+
+    async def _list_topics(self, client: Client) -> None:
+        for node in self.cluster.nodes.values():
+            names: dict[str, Uuid] | None = None
+            while names is None:
+                try:
+                    connection = await client.connection(node.address)
+                    response = await client.call(connection, MetadataRequest(topics=None), METADATA_VERSION)
+                    names = {topic.name: topic.topic_id for topic in response.topics}
+                except Unavailable:
+                    await self.clock.sleep(100)
+            self.history.tell(TopicsListed(names=names))
+
+    async def _restart_all(self) -> None:
+        """In good order, so that the next start has nothing to recover."""
+        for node in self.cluster.nodes.values():
+            self.cluster.stop(node)
+        await self._until(
+            lambda: all(node.process is None for node in self.cluster.nodes.values()), "not every node stops"
+        )
+        for node in self.cluster.nodes.values():
+            self.cluster.start(node)
+        await self._until(lambda: self.cluster.is_up, "not every node comes up again")
+
+    async def _until(self, condition: Callable[[], bool], complaint: str) -> None:
+        end_ms = self.clock.monotonic_ms() + LIVENESS_MS_MAX
+        while not condition():
+            if self.clock.monotonic_ms() > end_ms:
+                raise NotLive(f"{complaint}, {LIVENESS_MS_MAX / 1000:.0f} s after the last fault")
+            await self.clock.sleep(20)
+
+    async def _inspect(self) -> None:
+        while True:
+            await self.clock.sleep(INSPECTION_INTERVAL_MS)
+            for checker in self.checkers:
+                checker.inspect(self.cluster)
+
+    # What must not go unnoticed
+
+    def _spawn(self, main: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = self.loop.create_task(main, context=self.loop.world)
+        task.add_done_callback(self._done, context=self.loop.world)
+        self._tasks.append(task)
+        return task
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self.loop.fail(task.exception() or AssertionError())
+
+    def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not comes_from_disk_fault(error):
+            self.loop.fail(error if isinstance(error, Violation) else _unexpected(context["message"], error))
+
+    def watched_logs(self) -> "WatchedLogs":
+        return WatchedLogs(self.trace, self.loop)
+
+    def result(self, failure: Failure | None) -> Result:
+        return Result(
+            seed=self.seed,
+            options=self.options,
+            virtual_seconds=self.loop.time(),
+            steps=self.loop.steps,
+            starts=self.cluster.starts,
+            faults=self.nemesis.counts,
+            events=self.history.counts,
+            digest=self.trace.digest,
+            failure=failure,
+        )
+
+
+def _unexpected(what: str, error: BaseException | None) -> Exception:
+    unexpected = Unexpected(f"{what}: {error!r}")
+    unexpected.__cause__ = error
+    return unexpected
+
+
+class WatchedLogs(logging.Handler):
+    """What brokers log goes to the trace; a logged exception that no fault explains fails the run."""
+
+    def __init__(self, trace: Trace, loop: VirtualLoop) -> None:
+        super().__init__(logging.INFO)
+        self._trace = trace
+        self._loop = loop
+        self._logger = logging.getLogger("barnabas")
+
+    def __enter__(self) -> None:
+        self._before = self._logger.level, self._logger.propagate
+        self._logger.setLevel(logging.INFO)
+        self._logger.propagate = False
+        self._logger.addHandler(self)
+
+    def __exit__(self, *_exception: object) -> None:
+        self._logger.removeHandler(self)
+        level, self._logger.propagate = self._before
+        self._logger.setLevel(level)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = PROCESS.get()
+        message = record.getMessage()
+        self._trace.note(f"log {process.name if process else 'world'} {record.levelname} {message}")
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not comes_from_disk_fault(error):
+            self._loop.fail(_unexpected(message, error))
