@@ -13,7 +13,7 @@ import group_wire as groups
 import pytest
 from broker_process import wait_until
 from group_wire import subscription
-from wire import Wire, create_topic, leaders
+from wire import Wire, batch, create_topic, leaders, produce
 
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -481,3 +481,8 @@ def test_ids_are_not_confused_with_names(wire: Wire, group: str, topic: str) -> 
     groups.commit(wire, group, {(number, 0): 3}, version=10)
     assert groups.fetch(wire, group, {topic: [0]}, version=9)[1][topic, 0][0] == 3
     assert groups.fetch(wire, group, {number: [0]}, version=10)[1][number, 0][0] == 3
+
+
+def test_clients_cannot_write_to_the_topic_of_offsets(wire: Wire, group: str) -> None:
+    answer = produce(wire, "__consumer_offsets", {0: batch(b"nonsense")})
+    assert answer[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -26,6 +26,7 @@ from barnabas.config.topic import LONG_MAX, TopicConfig
 from barnabas.errors import ErrorCode
 from barnabas.log.append import AppendInfo, AppendOrigin
 from barnabas.log.log import Log
+from barnabas.metadata import topic_names
 from barnabas.metadata.image import NO_LEADER, PartitionImage
 from barnabas.protocol.messages.fetch import EpochEndOffset, PartitionData
 from barnabas.replication.leader import LeaderState, Progress
@@ -83,6 +84,7 @@ class Partition:
     ) -> None:
         self.name = name
         self.topic_id = topic_id
+        self.is_internal = topic_names.is_internal(name.topic)  # only coordinators write here
         self.log = log
         log.high_watermark = high_watermark  # as it was last written down
         self.is_leader = False

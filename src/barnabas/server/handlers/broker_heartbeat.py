@@ -1,7 +1,7 @@
 """BrokerHeartbeat, versions 0 to 2, on listeners of controllers: a broker is alive, and wants to be unfenced, or to go.
 
-The rules are in `controller.lifecycle`. Where a heartbeat came from is remembered: when that connection ends, the broker
-has a fraction of its session left.
+The rules are in `controller.lifecycle`. Where a heartbeat came from is remembered: when that connection ends, the
+broker has a fraction of its session left.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from barnabas.server.partition import Partition
 
 TOPIC_ID_VERSION = 13
+ADMIN_CLIENT_ID = "__admin_client"  # the only name under which Kafka lets a client write to internal topics
 ACKS_NONE = 0
 ACKS_VALID = (-1, 0, 1)
 
@@ -49,6 +50,8 @@ def handle(
             if partition is None:
                 name = topic.topic_id if by_id else topic.name
                 info = AppendInfo.failed(leader_hints.missing(broker.controller.image, name, data.index))
+            elif partition.is_internal and context.client_id != ADMIN_CLIENT_ID:
+                info = AppendInfo.failed(ErrorCode.INVALID_TOPIC_EXCEPTION)
             else:
                 info = append(partition, data, request.acks)
             answer = answer_for(data.index, info)
