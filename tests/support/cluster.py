@@ -16,7 +16,7 @@ from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.record_batch import Record, decode_records, encode_batch
+from barnabas.protocol.record_batch import Record, decode_records, encode_batch, read_header
 from barnabas.runtime.frame_reader import FrameBuffers
 from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.runtime.system import system_runtime
@@ -122,8 +122,7 @@ class Cluster:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        for node in self.running:
-            await asyncio.wait_for(node.stop(), WAIT_SECONDS_MAX)
+        await asyncio.wait_for(asyncio.gather(*(node.stop() for node in self.running)), WAIT_SECONDS_MAX)
 
     @property
     def running(self) -> list[Node]:
@@ -182,7 +181,12 @@ class Cluster:
     async def values(self, topic: str, partition: int = 0, node: int | None = None) -> list[bytes | None]:
         data = await self.fetch(topic, partition=partition, node=node)
         assert data.error_code == ErrorCode.NONE, ErrorCode(data.error_code)
-        return [record.value for record in decode_records(data.records)] if data.records else []
+        found: list[bytes | None] = []
+        position = 0
+        while data.records and position < len(data.records):
+            found += [record.value for record in decode_records(data.records, position)]
+            position += read_header(data.records, position).size_bytes
+        return found
 
     # What they are
 
@@ -213,3 +217,38 @@ class Cluster:
 
     def replicas(self, topic: str, partition: int = 0) -> list[Partition]:
         return [self.replica(replica, topic, partition) for replica in self.state(topic, partition).replicas]
+
+    async def pause_following(self, node: int) -> None:
+        """Its replicas take no more from their leaders, though the broker lives."""
+        await self.nodes[node].running.fetchers.stop()
+
+    def resume_following(self, node: int) -> None:
+        broker = self.nodes[node].running
+        for partition in broker.partitions:
+            if not partition.is_leader:
+                broker.fetchers.follow(partition)
+
+    async def in_sync(self, topic: str, *replicas: int, partition: int = 0) -> None:
+        await until(
+            lambda: sorted(self.state(topic, partition).isr) == sorted(replicas), f"{replicas} are in sync of {topic}"
+        )
+
+    async def agree(self, topic: str, partition: int = 0) -> None:
+        """Waits until every replica has the same records, byte for byte, and the same watermark at their end."""
+        replicas = self.replicas(topic, partition)
+        await until(
+            lambda: (
+                len({(each.log.log_end_offset, each.log.high_watermark) for each in replicas}) == 1
+                and replicas[0].log.high_watermark == replicas[0].log.log_end_offset
+            ),
+            "all replicas have everything",
+        )
+        assert len({content(each) for each in replicas}) == 1, "replicas differ"
+
+
+def content(partition: Partition) -> bytes:
+    log = partition.log
+    found = bytearray()
+    for segment in log.segments:
+        found += segment.file().read(0, segment.size_bytes)
+    return bytes(found)

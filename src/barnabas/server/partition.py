@@ -113,9 +113,11 @@ class Partition:
 
     def apply(self, state: PartitionImage) -> None:
         """What the controller has decided about this partition."""
-        if state.leader_epoch == self.leader_epoch and state.partition_epoch <= self.partition_epoch:
+        is_same_epoch = state.leader_epoch == self.leader_epoch
+        if is_same_epoch and state.partition_epoch < self.partition_epoch:
             return  # the controller's own answer was faster
-        led = self.is_leader and state.leader_epoch == self.leader_epoch
+        is_confirmed = is_same_epoch and state.partition_epoch == self.partition_epoch  # likewise
+        leader = self._leader if is_same_epoch else None
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
@@ -128,11 +130,12 @@ class Partition:
             self._leader = None
             self._uncommitted.clear()
             self._advance(self.log.log_end_offset, 1)  # what the only replica has is committed
-        elif not led or self._leader is None:
+        elif leader is None:
             self._begin_to_lead()
         else:
-            self._leader.replicas_changed(state.replicas, self._min_in_sync())
-            self._in_sync_confirmed(self._leader)
+            self.reconfigured()
+            if not is_confirmed:
+                self._in_sync_confirmed(leader)
 
     def _begin_to_lead(self) -> None:
         log = self.log
@@ -225,7 +228,7 @@ class Partition:
     ) -> None:
         """The controller has written down what was asked of it, or something newer."""
         leader = self._leader
-        if leader is not None and leader_epoch == self.leader_epoch and partition_epoch >= self.partition_epoch:
+        if leader is not None and leader_epoch == self.leader_epoch and partition_epoch > self.partition_epoch:
             self.partition_epoch = partition_epoch
             self.in_sync = in_sync
             self._in_sync_confirmed(leader)
@@ -236,11 +239,9 @@ class Partition:
             self._take(self._leader.refused())
 
     def reconfigured(self) -> None:
-        """The topic's settings have changed."""
+        """The replicas or the settings have changed. What is asked of the controller stays asked."""
         if self._leader is not None:
-            self._leader.min_in_sync = self._min_in_sync()
-            self._leader.lag_ms_max = self._cluster.lag_ms_max
-            self._in_sync_confirmed(self._leader)
+            self._take(self._leader.reconfigured(self.replicas, self._min_in_sync(), self._cluster.lag_ms_max))
 
     def _min_in_sync(self) -> int:
         """A topic with fewer replicas than it asks for in sync is written to all the same, as Kafka does."""
