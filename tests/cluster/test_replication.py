@@ -9,7 +9,7 @@ from cluster import Cluster, until
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.record_batch import Record, encode_batch
+from barnabas.protocol.record_batch import Record, decode_records, encode_batch
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -123,7 +123,7 @@ def test_records_that_nobody_else_had_are_cut_when_their_leader_comes_back() -> 
 
 def test_a_follower_that_stands_still_falls_out_of_sync_and_gets_in_again() -> None:
     async def scenario() -> None:
-        async with Cluster(replica_lag_time_max_ms="300") as cluster:
+        async with Cluster(replica_lag_time_max_ms="1000") as cluster:
             await cluster.create_topic("t")
             await cluster.produce("t", b"a")
             leader_id = cluster.leader_id("t")
@@ -142,7 +142,7 @@ def test_a_follower_that_stands_still_falls_out_of_sync_and_gets_in_again() -> N
 
 def test_too_few_in_sync_take_no_writes_that_want_all() -> None:
     async def scenario() -> None:
-        async with Cluster(replica_lag_time_max_ms="300") as cluster:
+        async with Cluster(replica_lag_time_max_ms="1000") as cluster:
             await cluster.create_topic("t", min_insync_replicas="3")
             await cluster.produce("t", b"a")
             slow, fast = cluster.followers("t")
@@ -176,6 +176,31 @@ def test_a_consumer_that_waits_gets_records_once_they_are_committed() -> None:
             cluster.resume_following(slow)
             data = await waiting
             assert data.high_watermark == 1
+
+    run(scenario)
+
+
+def test_a_consumer_is_sent_to_the_replica_in_its_rack() -> None:
+    async def scenario() -> None:
+        selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+        async with Cluster(racks=True, replica_selector_class=selector) as cluster:
+            await cluster.create_topic("t")
+            await cluster.produce("t", b"a")
+            near, other = cluster.followers("t")
+            data = await cluster.fetch("t", rack=f"rack-{near}", max_wait_ms=5000)
+            assert (data.preferred_read_replica, bytes(data.records)) == (near, b"")
+            await cluster.agree("t")
+            waiting = asyncio.ensure_future(cluster.fetch("t", 1, rack=f"rack-{near}", node=near, max_wait_ms=5000))
+            await until(lambda: cluster.replica(near, "t").fetch_waits, "it waits at the follower")
+            await cluster.produce("t", b"b")
+            data = await waiting
+            assert data.preferred_read_replica == -1
+            assert [record.value for record in decode_records(data.records)] == [b"b"]
+            for rack in ("", "elsewhere", f"rack-{cluster.leader_id('t')}"):
+                data = await cluster.fetch("t", rack=rack)
+                assert data.preferred_read_replica == -1
+                assert data.records
+            assert (await cluster.fetch("t", rack=f"rack-{other}")).preferred_read_replica == other
 
     run(scenario)
 

@@ -88,7 +88,7 @@ class Node:
 class Cluster:
     """`async with Cluster(3) as cluster:` with nodes 1 to 3."""
 
-    def __init__(self, count: int = 3, **settings: str) -> None:
+    def __init__(self, count: int = 3, *, racks: bool = False, **settings: str) -> None:
         ports = free_ports(2 * count)
         voters = ",".join(f"{number + 1}@127.0.0.1:{ports[count + number]}" for number in range(count))
         listeners = [
@@ -104,6 +104,7 @@ class Cluster:
                     "inter.broker.listener.name": "PLAINTEXT",
                     "controller.quorum.voters": voters,
                     "log.dirs": "/memory",
+                    **({"broker.rack": f"rack-{number + 1}"} if racks else {}),
                     **{name.replace("_", "."): value for name, value in settings.items()},
                 }
             )
@@ -165,7 +166,14 @@ class Cluster:
         return answer.responses[0].partition_responses[0]
 
     async def fetch(
-        self, topic: str, offset: int = 0, *, partition: int = 0, node: int | None = None, max_wait_ms: int = 0
+        self,
+        topic: str,
+        offset: int = 0,
+        *,
+        partition: int = 0,
+        node: int | None = None,
+        max_wait_ms: int = 0,
+        rack: str = "",
     ) -> Any:
         target = self.leader(topic, partition) if node is None else self.nodes[node]
         wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
@@ -173,6 +181,7 @@ class Cluster:
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=1 << 24,
+            rack_id=rack,
             topics=[FetchTopic(topic=topic, partitions=[wanted])],
         )
         answer = await target.ask(request, FETCH_VERSION)
@@ -195,8 +204,9 @@ class Cluster:
         return next(node for node in self.running if node.running.controller.quorum.is_leader)
 
     def state(self, topic: str, partition: int = 0) -> Any:
-        """As the controller has it."""
-        return self.controller.running.controller.image.partition(topic, partition)
+        """As whoever has heard most knows it."""
+        image = max((node.running.controller.image for node in self.running), key=lambda each: each.offset)
+        return image.partition(topic, partition)
 
     def leader_id(self, topic: str, partition: int = 0) -> int:
         leader = self.state(topic, partition).leader
@@ -229,9 +239,13 @@ class Cluster:
                 broker.fetchers.follow(partition)
 
     async def in_sync(self, topic: str, *replicas: int, partition: int = 0) -> None:
-        await until(
-            lambda: sorted(self.state(topic, partition).isr) == sorted(replicas), f"{replicas} are in sync of {topic}"
-        )
+        """Waits until the metadata, and the leader, say so."""
+
+        def is_so() -> bool:
+            leader = self.replica(self.leader_id(topic, partition), topic, partition)
+            return all(sorted(each) == sorted(replicas) for each in (self.state(topic, partition).isr, leader.in_sync))
+
+        await until(is_so, f"{replicas} are in sync of {topic}")
 
     async def agree(self, topic: str, partition: int = 0) -> None:
         """Waits until every replica has the same records, byte for byte, and the same watermark at their end."""

@@ -199,6 +199,14 @@ class Partition:
         """A new leader's watermark may be behind what its predecessor has shown, until the followers have asked."""
         return self._leader is None or self.log.high_watermark >= self._leader.epoch_start_offset
 
+    def replicas_beyond(self, offset: Offset) -> list[tuple[Offset, BrokerId]]:
+        """Followers that have reached the offset, as far as they have told: how far each is, and who."""
+        leader = self._leader
+        if leader is None:
+            return []
+        ends = [(leader.end_offset_of(replica), replica) for replica in self.replicas if replica != leader.leader_id]
+        return [(end_offset, replica) for end_offset, replica in ends if end_offset >= offset]
+
     @property
     def has_followers(self) -> bool:
         return self._leader is not None
@@ -288,14 +296,19 @@ class Partition:
             if log.config.flush_messages != NEVER and log.flush_due():
                 self._commit_by_sync()
             elif self._sync_task is None:
-                self._stored(log.log_end_offset, size_bytes)
-            self._flush_when_due()
+                if leader is None:
+                    self._advance(log.log_end_offset, size_bytes)
+                else:
+                    self._stored(log.log_end_offset, size_bytes)
+            if self._flush_timer is None:
+                self._flush_when_due()
         return info
 
     def append_from_leader(self, records: memoryview) -> AppendInfo:
         """As a follower. OSError where the disk fails."""
         info = self.log.append_as_follower(records, self._runtime.clock.now_ms())
-        self._flush_when_due()
+        if self._flush_timer is None:
+            self._flush_when_due()
         return info
 
     def learn_offsets(self, high_watermark: Offset, log_start_offset: Offset) -> None:
@@ -381,7 +394,7 @@ class Partition:
 
     def _flush_when_due(self) -> None:
         log = self.log
-        if self._flush_timer is None and (log.has_unsynced_segments or log.config.flush_ms != NEVER):
+        if log.has_unsynced_segments or log.config.flush_ms != NEVER:
             delay_ms = 0 if log.has_unsynced_segments else log.config.flush_ms
             self._flush_timer = self._runtime.clock.call_later(delay_ms, self._flush_in_background)
 

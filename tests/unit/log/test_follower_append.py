@@ -63,7 +63,8 @@ def test_many_at_once_are_as_one_by_one(seed: int) -> None:
     assert many.leader_epochs.entries == single.leader_epochs.entries
     for offset in range(many.log_end_offset):
         one, other = (log.read(offset, 1, log.log_end_offset) for log in (many, single))
-        assert one is not None and other is not None
+        assert one is not None
+        assert other is not None
         assert (one.position, one.segment_base_offset) == (other.position, other.segment_base_offset)
 
 
