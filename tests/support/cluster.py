@@ -16,7 +16,7 @@ from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.record_batch import Record, decode_records, encode_batch
+from barnabas.protocol.record_batch import Record, decode_records, encode_batch, read_header
 from barnabas.runtime.frame_reader import FrameBuffers
 from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.runtime.system import system_runtime
@@ -88,7 +88,7 @@ class Node:
 class Cluster:
     """`async with Cluster(3) as cluster:` with nodes 1 to 3."""
 
-    def __init__(self, count: int = 3, **settings: str) -> None:
+    def __init__(self, count: int = 3, *, racks: bool = False, **settings: str) -> None:
         ports = free_ports(2 * count)
         voters = ",".join(f"{number + 1}@127.0.0.1:{ports[count + number]}" for number in range(count))
         listeners = [
@@ -104,6 +104,7 @@ class Cluster:
                     "inter.broker.listener.name": "PLAINTEXT",
                     "controller.quorum.voters": voters,
                     "log.dirs": "/memory",
+                    **({"broker.rack": f"rack-{number + 1}"} if racks else {}),
                     **{name.replace("_", "."): value for name, value in settings.items()},
                 }
             )
@@ -122,8 +123,7 @@ class Cluster:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        for node in self.running:
-            await asyncio.wait_for(node.stop(), WAIT_SECONDS_MAX)
+        await asyncio.wait_for(asyncio.gather(*(node.stop() for node in self.running)), WAIT_SECONDS_MAX)
 
     @property
     def running(self) -> list[Node]:
@@ -166,7 +166,14 @@ class Cluster:
         return answer.responses[0].partition_responses[0]
 
     async def fetch(
-        self, topic: str, offset: int = 0, *, partition: int = 0, node: int | None = None, max_wait_ms: int = 0
+        self,
+        topic: str,
+        offset: int = 0,
+        *,
+        partition: int = 0,
+        node: int | None = None,
+        max_wait_ms: int = 0,
+        rack: str = "",
     ) -> Any:
         target = self.leader(topic, partition) if node is None else self.nodes[node]
         wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
@@ -174,6 +181,7 @@ class Cluster:
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=1 << 24,
+            rack_id=rack,
             topics=[FetchTopic(topic=topic, partitions=[wanted])],
         )
         answer = await target.ask(request, FETCH_VERSION)
@@ -182,7 +190,12 @@ class Cluster:
     async def values(self, topic: str, partition: int = 0, node: int | None = None) -> list[bytes | None]:
         data = await self.fetch(topic, partition=partition, node=node)
         assert data.error_code == ErrorCode.NONE, ErrorCode(data.error_code)
-        return [record.value for record in decode_records(data.records)] if data.records else []
+        found: list[bytes | None] = []
+        position = 0
+        while data.records and position < len(data.records):
+            found += [record.value for record in decode_records(data.records, position)]
+            position += read_header(data.records, position).size_bytes
+        return found
 
     # What they are
 
@@ -191,8 +204,9 @@ class Cluster:
         return next(node for node in self.running if node.running.controller.quorum.is_leader)
 
     def state(self, topic: str, partition: int = 0) -> Any:
-        """As the controller has it."""
-        return self.controller.running.controller.image.partition(topic, partition)
+        """As whoever has heard most knows it."""
+        image = max((node.running.controller.image for node in self.running), key=lambda each: each.offset)
+        return image.partition(topic, partition)
 
     def leader_id(self, topic: str, partition: int = 0) -> int:
         leader = self.state(topic, partition).leader
@@ -213,3 +227,42 @@ class Cluster:
 
     def replicas(self, topic: str, partition: int = 0) -> list[Partition]:
         return [self.replica(replica, topic, partition) for replica in self.state(topic, partition).replicas]
+
+    async def pause_following(self, node: int) -> None:
+        """Its replicas take no more from their leaders, though the broker lives."""
+        await self.nodes[node].running.fetchers.stop()
+
+    def resume_following(self, node: int) -> None:
+        broker = self.nodes[node].running
+        for partition in broker.partitions:
+            if not partition.is_leader:
+                broker.fetchers.follow(partition)
+
+    async def in_sync(self, topic: str, *replicas: int, partition: int = 0) -> None:
+        """Waits until the metadata, and the leader, say so."""
+
+        def is_so() -> bool:
+            leader = self.replica(self.leader_id(topic, partition), topic, partition)
+            return all(sorted(each) == sorted(replicas) for each in (self.state(topic, partition).isr, leader.in_sync))
+
+        await until(is_so, f"{replicas} are in sync of {topic}")
+
+    async def agree(self, topic: str, partition: int = 0) -> None:
+        """Waits until every replica has the same records, byte for byte, and the same watermark at their end."""
+        replicas = self.replicas(topic, partition)
+        await until(
+            lambda: (
+                len({(each.log.log_end_offset, each.log.high_watermark) for each in replicas}) == 1
+                and replicas[0].log.high_watermark == replicas[0].log.log_end_offset
+            ),
+            "all replicas have everything",
+        )
+        assert len({content(each) for each in replicas}) == 1, "replicas differ"
+
+
+def content(partition: Partition) -> bytes:
+    log = partition.log
+    found = bytearray()
+    for segment in log.segments:
+        found += segment.file().read(0, segment.size_bytes)
+    return bytes(found)

@@ -29,7 +29,7 @@ _NAMES_BY_REASON = {
     "it names a Java class, which a Python broker cannot load": """
         alter.config.policy.class.name authorizer.class.name client.quota.callback.class config.providers
         create.topic.policy.class.name kafka.metrics.polling.interval.secs kafka.metrics.reporters metric.reporters
-        principal.builder.class replica.selector.class sasl.client.callback.handler.class
+        principal.builder.class sasl.client.callback.handler.class
         sasl.login.callback.handler.class sasl.login.class sasl.oauthbearer.jwt.retriever.class
         sasl.oauthbearer.jwt.validator.class sasl.server.callback.handler.class security.providers
         ssl.engine.factory.class ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation

@@ -4,8 +4,10 @@
 """
 
 from barnabas.config.coordinator import CoordinatorConfig
-from barnabas.config.setting import integer, long
-from barnabas.config.validation import at_least
+from barnabas.config.setting import integer, long, string
+from barnabas.config.validation import at_least, one_of
+
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class ReplicationConfig(CoordinatorConfig):
@@ -37,4 +39,10 @@ class ReplicationConfig(CoordinatorConfig):
     )
     replica_socket_timeout_ms: int = integer(
         "replica.socket.timeout.ms", 30_000, help="How long a follower waits for its leader's answer."
+    )
+    replica_selector_class: str | None = string(
+        "replica.selector.class",
+        None,
+        one_of(RACK_AWARE),
+        help="How a consumer is sent to a replica to read from: in its own rack; without it, always to the leader.",
     )

@@ -16,6 +16,7 @@ from barnabas.log.append import (
     AppendRules,
     check_batch,
     check_client_batch,
+    check_replicated,
     check_surplus,
     clear_append_time,
     malformed,
@@ -36,14 +37,12 @@ from barnabas.log.time_lookup import TimestampOffset, first_at_or_after, latest
 from barnabas.log.transaction_index import AbortedTransaction
 from barnabas.protocol.record_batch import (
     CODEC_MASK,
-    HEADER_BYTES,
     INT32_MAX,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
     BatchHeader,
     InvalidRecordBatch,
     assign,
-    crc_matches,
     read_header,
     recompress,
     set_append_time,
@@ -235,28 +234,59 @@ class Log:
         return AppendInfo(ErrorCode.NONE, base_offset, self.log_end_offset, append_time_ms, self.log_start_offset)
 
     def append_as_follower(self, batches: memoryview, now_ms: int) -> AppendInfo:
-        """Appends what the leader has, offsets and all; a batch cut short at the end is left for the next fetch."""
+        """Appends what the leader has, offsets and all; a batch cut short at the end is left for the next fetch.
+
+        What comes before a bad batch is appended. One write for all that goes into the same segment.
+        """
         first_offset = self.log_end_offset
-        position = 0
-        while len(batches) - position >= HEADER_BYTES:
-            try:
-                header = read_header(batches, position)
-            except InvalidRecordBatch as problem:
-                return AppendInfo.failed(ErrorCode.CORRUPT_MESSAGE, str(problem))
-            end = position + header.size_bytes
-            if end > len(batches):
-                break
-            if not crc_matches(batches, position, header):
-                return AppendInfo.failed(ErrorCode.CORRUPT_MESSAGE, "the CRC does not match")
-            base_offset = header.base_offset
-            if base_offset < self.log_end_offset or header.last_offset_delta < 0:
-                return AppendInfo.failed(
-                    ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {base_offset} where {self.log_end_offset} comes next"
-                )
-            batch = batches[position:end]
-            self._write(batch, header, base_offset, header.leader_epoch, header.max_timestamp_ms, now_ms)
-            position = end
+        headers, error, problem = check_replicated(batches, first_offset)
+        written = position = 0
+        while written < len(headers):
+            run = self._run(headers[written:] if written else headers, now_ms)
+            size_bytes = sum(header.size_bytes for header in run)
+            self._write_run(batches[position : position + size_bytes], run)
+            written += len(run)
+            position += size_bytes
+        if error != ErrorCode.NONE:
+            return AppendInfo.failed(error, problem)
         return AppendInfo(ErrorCode.NONE, first_offset, self.log_end_offset, NO_TIMESTAMP_MS, self.log_start_offset)
+
+    def _run(self, headers: list[BatchHeader], now_ms: int) -> list[BatchHeader]:
+        """As many of the batches, one at least, as go into the segment of the first of them, which is then active."""
+        first = headers[0]
+        if self._needs_recovery or self._flusher.has_failed:
+            self._refuse()
+        size_bytes, base_offset, last_offset = first.size_bytes, first.base_offset, first.last_offset
+        segment = self._segment_for(size_bytes, base_offset, last_offset, first.max_timestamp_ms, now_ms)
+        age_start_ms = segment.age_start_ms() if segment.size_bytes else first.max_timestamp_ms
+        rules = self._rules
+        size_bytes = segment.size_bytes
+        for count, header in enumerate(headers):
+            size_bytes += header.size_bytes
+            if count > 0 and (
+                size_bytes > rules.segment_bytes
+                or age_start_ms is None
+                or header.max_timestamp_ms - age_start_ms > rules.segment_ms - segment.roll_jitter_ms
+                or header.last_offset - segment.base_offset > INT32_MAX
+                or not segment.has_index_room(size_bytes - segment.size_bytes)
+            ):
+                return headers[:count]
+        return headers
+
+    def _write_run(self, batches: memoryview, run: list[BatchHeader]) -> None:
+        segment = self._segments.active
+        position = start = segment.append(batches, len(batches))
+        for header in run:
+            size_bytes = header.size_bytes
+            base_offset = header.base_offset
+            segment.appended(position, size_bytes, base_offset, header.last_offset, header.max_timestamp_ms)
+            self.log_end_offset = header.next_offset
+            if header.leader_epoch > self.leader_epochs.latest_epoch:
+                self.assign_leader_epoch(header.leader_epoch, base_offset)
+            if header.has_producer_id:
+                batch = batches[position - start : position - start + size_bytes]
+                self._count_producer(segment, batch, header, base_offset, header.max_timestamp_ms)
+            position += size_bytes
 
     def _write(
         self,
@@ -268,7 +298,7 @@ class Log:
         now_ms: int,
     ) -> None:
         if self._needs_recovery or self._flusher.has_failed:
-            raise OSError(errno.EIO, "the disk failed here before; the log must be opened anew", self.directory)
+            self._refuse()
         size_bytes = len(batch)
         last_offset = base_offset + header[6]
         segment = self._segment_for(size_bytes, base_offset, last_offset, max_timestamp_ms, now_ms)
@@ -278,10 +308,18 @@ class Log:
         if leader_epoch > self.leader_epochs.latest_epoch:
             self.assign_leader_epoch(leader_epoch, base_offset)
         if header[9] >= 0:
-            marker = marker_in(batch) if header.is_control else None
-            completed = self.producers.append(header, base_offset, timestamp_ms=max_timestamp_ms, marker=marker)
-            if completed is not None and completed.aborted:
-                self._index_aborted(segment, completed)
+            self._count_producer(segment, batch, header, base_offset, max_timestamp_ms)
+
+    def _refuse(self) -> None:
+        raise OSError(errno.EIO, "the disk failed here before; the log must be opened anew", self.directory)
+
+    def _count_producer(
+        self, segment: Segment, batch: memoryview, header: BatchHeader, base_offset: Offset, max_timestamp_ms: int
+    ) -> None:
+        marker = marker_in(batch) if header.is_control else None
+        completed = self.producers.append(header, base_offset, timestamp_ms=max_timestamp_ms, marker=marker)
+        if completed is not None and completed.aborted:
+            self._index_aborted(segment, completed)
 
     def _index_aborted(self, segment: Segment, completed: CompletedTransaction) -> None:
         producer_id, first_offset, last_offset, _, last_stable_offset = completed

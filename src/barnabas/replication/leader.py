@@ -146,14 +146,16 @@ class LeaderState:
         self._counted = frozenset(self.in_sync)
         return self._progress()
 
-    def replicas_changed(self, replicas: Iterable[BrokerId], min_in_sync: int) -> None:
-        """A reassignment adds and removes replicas; what is known of the others stays."""
+    def reconfigured(self, replicas: Iterable[BrokerId], min_in_sync: int, lag_ms_max: float) -> Progress:
+        """A reassignment adds and removes replicas, a setting moves a limit; what else is known stays."""
         self.min_in_sync = min_in_sync
+        self.lag_ms_max = lag_ms_max
         self._replicas = {
             replica: self._replicas.get(replica) or ReplicaProgress(-inf)
             for replica in sorted(replicas)
             if replica != self.leader_id
         }
+        return self._progress()
 
     def end_offset_of(self, replica: BrokerId) -> Offset:
         if replica == self.leader_id:

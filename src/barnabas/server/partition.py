@@ -115,9 +115,11 @@ class Partition:
 
     def apply(self, state: PartitionImage) -> None:
         """What the controller has decided about this partition."""
-        if state.leader_epoch == self.leader_epoch and state.partition_epoch <= self.partition_epoch:
+        is_same_epoch = state.leader_epoch == self.leader_epoch
+        if is_same_epoch and state.partition_epoch < self.partition_epoch:
             return  # the controller's own answer was faster
-        led = self.is_leader and state.leader_epoch == self.leader_epoch
+        is_confirmed = is_same_epoch and state.partition_epoch == self.partition_epoch  # likewise
+        leader = self._leader if is_same_epoch else None
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
@@ -130,11 +132,12 @@ class Partition:
             self._leader = None
             self._uncommitted.clear()
             self._advance(self.log.log_end_offset, 1)  # what the only replica has is committed
-        elif not led or self._leader is None:
+        elif leader is None:
             self._begin_to_lead()
         else:
-            self._leader.replicas_changed(state.replicas, self._min_in_sync())
-            self._in_sync_confirmed(self._leader)
+            self.reconfigured()
+            if not is_confirmed:
+                self._in_sync_confirmed(leader)
 
     def _begin_to_lead(self) -> None:
         log = self.log
@@ -198,6 +201,14 @@ class Partition:
         """A new leader's watermark may be behind what its predecessor has shown, until the followers have asked."""
         return self._leader is None or self.log.high_watermark >= self._leader.epoch_start_offset
 
+    def replicas_beyond(self, offset: Offset) -> list[tuple[Offset, BrokerId]]:
+        """Followers that have reached the offset, as far as they have told: how far each is, and who."""
+        leader = self._leader
+        if leader is None:
+            return []
+        ends = [(leader.end_offset_of(replica), replica) for replica in self.replicas if replica != leader.leader_id]
+        return [(end_offset, replica) for end_offset, replica in ends if end_offset >= offset]
+
     @property
     def has_followers(self) -> bool:
         return self._leader is not None
@@ -227,7 +238,7 @@ class Partition:
     ) -> None:
         """The controller has written down what was asked of it, or something newer."""
         leader = self._leader
-        if leader is not None and leader_epoch == self.leader_epoch and partition_epoch >= self.partition_epoch:
+        if leader is not None and leader_epoch == self.leader_epoch and partition_epoch > self.partition_epoch:
             self.partition_epoch = partition_epoch
             self.in_sync = in_sync
             self._in_sync_confirmed(leader)
@@ -238,11 +249,9 @@ class Partition:
             self._take(self._leader.refused())
 
     def reconfigured(self) -> None:
-        """The topic's settings have changed."""
+        """The replicas or the settings have changed. What is asked of the controller stays asked."""
         if self._leader is not None:
-            self._leader.min_in_sync = self._min_in_sync()
-            self._leader.lag_ms_max = self._cluster.lag_ms_max
-            self._in_sync_confirmed(self._leader)
+            self._take(self._leader.reconfigured(self.replicas, self._min_in_sync(), self._cluster.lag_ms_max))
 
     def _min_in_sync(self) -> int:
         """A topic with fewer replicas than it asks for in sync is written to all the same, as Kafka does."""
@@ -289,14 +298,19 @@ class Partition:
             if log.config.flush_messages != NEVER and log.flush_due():
                 self._commit_by_sync()
             elif self._sync_task is None:
-                self._stored(log.log_end_offset, size_bytes)
-            self._flush_when_due()
+                if leader is None:
+                    self._advance(log.log_end_offset, size_bytes)
+                else:
+                    self._stored(log.log_end_offset, size_bytes)
+            if self._flush_timer is None:
+                self._flush_when_due()
         return info
 
     def append_from_leader(self, records: memoryview) -> AppendInfo:
         """As a follower. OSError where the disk fails."""
         info = self.log.append_as_follower(records, self._runtime.clock.now_ms())
-        self._flush_when_due()
+        if self._flush_timer is None:
+            self._flush_when_due()
         return info
 
     def learn_offsets(self, high_watermark: Offset, log_start_offset: Offset) -> None:
@@ -382,7 +396,7 @@ class Partition:
 
     def _flush_when_due(self) -> None:
         log = self.log
-        if self._flush_timer is None and (log.has_unsynced_segments or log.config.flush_ms != NEVER):
+        if log.has_unsynced_segments or log.config.flush_ms != NEVER:
             delay_ms = 0 if log.has_unsynced_segments else log.config.flush_ms
             self._flush_timer = self._runtime.clock.call_later(delay_ms, self._flush_in_background)
 

@@ -19,11 +19,12 @@ from barnabas.protocol.messages.fetch import (
     PartitionData,
 )
 from barnabas.replication.fetch_session import FetchContext, FetchPartition
-from barnabas.server import leader_hints, quorum_fetch, replica_fetch
+from barnabas.server import leader_hints, quorum_fetch, read_replica, replica_fetch
 from barnabas.server.context import ListenerKind, RequestContext
 from barnabas.server.fetch_wait import FetchWait
 from barnabas.server.leader_hints import LeaderHints
 from barnabas.server.partition import Partition, fetch_failed
+from barnabas.types import Offset
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -62,6 +63,7 @@ def read_all(
     size_bytes = 0
     urgent = False
     size_bytes_max = min(request.max_bytes, broker.config.fetch_max_bytes)
+    by_rack = bool(request.rack_id) and broker.config.replica_selector_class is not None
     leader_only = context.api_version < FOLLOWERS_SERVE_SINCE_VERSION
     for wanted in fetch.partitions:
         partition = find(broker, wanted)
@@ -73,11 +75,25 @@ def read_all(
                 data = partition.fetch_failed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             else:
                 data = read(partition, wanted, request, room, at_least_one=size_bytes == 0)
+                if by_rack and data.error_code == ErrorCode.NONE and data.diverging_epoch is None:
+                    send_elsewhere(broker, partition, request.rack_id, wanted.fetch_offset, data)
         records: Any = data.records
         size_bytes += len(records) if isinstance(records, bytes) else records.size_bytes
-        urgent = urgent or data.error_code != ErrorCode.NONE or data.diverging_epoch is not None
+        urgent = urgent or is_urgent(data)
         answers.append((wanted, data))
     return answers, size_bytes, urgent
+
+
+def is_urgent(data: PartitionData) -> bool:
+    return data.error_code != ErrorCode.NONE or data.diverging_epoch is not None or data.preferred_read_replica >= 0
+
+
+def send_elsewhere(broker: Broker, partition: Partition, rack: str, fetch_offset: Offset, data: PartitionData) -> None:
+    """A consumer that another replica is nearer to reads there, and here no more."""
+    preferred = read_replica.preferred(partition, broker.controller.image, rack, fetch_offset)
+    if preferred != read_replica.NOWHERE_ELSE:
+        data.preferred_read_replica = preferred
+        data.records = b""
 
 
 def find(broker: Broker, wanted: FetchPartition) -> Partition | None:
