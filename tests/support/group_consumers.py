@@ -122,4 +122,3 @@ def committed(address: str, group: str, topic: str, partitions: int) -> list[int
         return [each.offset for each in found]
     finally:
         consumer.close()
-

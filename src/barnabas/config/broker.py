@@ -422,7 +422,7 @@ class BrokerConfig(ReplicationConfig):
     def _check_quorum(self) -> None:
         if set(self.process_roles) != {"broker", "controller"}:
             raise ConfigError("process.roles: a node must be both broker and controller yet")
-        if self.controller_quorum_bootstrap_servers and not self.controller_quorum_voters:
+        if len(self.controller_quorum_bootstrap_servers) > 1 and not self.controller_quorum_voters:
             raise ConfigError(
                 "controller.quorum.bootstrap.servers: name the voters in controller.quorum.voters instead"
             )

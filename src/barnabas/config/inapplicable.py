@@ -143,9 +143,9 @@ _NAMES_BY_REASON = {
         metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
         metadata.max.retention.bytes metadata.max.retention.ms
     """,
-    "clusters of several nodes are not available yet": """
-        auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.session.timeout.ms
-        controlled.shutdown.enable controller.quorum.append.linger.ms controller.quorum.auto.join.enable
+    "it has one fixed value here, or belongs to a part of clusters that is not built yet": """
+        auto.leader.rebalance.enable controlled.shutdown.enable controller.quorum.append.linger.ms
+        controller.quorum.auto.join.enable
         controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
         controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
         controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms

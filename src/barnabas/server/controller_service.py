@@ -147,7 +147,7 @@ class ControllerService:
         if not self._head.features:
             self._append(bootstrap.records(self._config))
         self._append(brokers.register_controller(self._head, self.node_id, self._incarnation_id, ()).records)
-        self.sessions_watch.begin(self._head, self.quorum.lost_leader_id)
+        self.sessions_watch.begin(self._head, own_id=self.node_id, suspect_id=self.quorum.lost_leader_id)
 
     async def _fence_one(self) -> BrokerId | None:
         now_ms = self._runtime.clock.monotonic_ms()

@@ -32,11 +32,12 @@ class SessionsWatch:
         self._task: asyncio.Task[None] | None = None
         self._connections: dict[Address, BrokerId] = {}
 
-    def begin(self, image: MetadataImage, suspect_id: BrokerId) -> None:
+    def begin(self, image: MetadataImage, *, own_id: BrokerId, suspect_id: BrokerId) -> None:
         """This node's controller became the active one, perhaps because the one before it is gone."""
         self._is_active = True
         now_ms = self._clock.monotonic_ms()
         self._sessions.begin(image, now_ms)
+        self._sessions.end(own_id)  # should an earlier life of this very node be registered, it is over for certain
         self._sessions.connection_lost(suspect_id, now_ms)
         self._set_timer()
 
