@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/log_read.py [--directory DIR] [--count N]
 
-Reads at random offsets, at the end, and one after the other, from 1 to 1,000 segments of equal size; microseconds per
+Reads at random offsets, at the end, and one after the other; the same batches in 1 to 1,000 segments. Microseconds per
 call, the best of many short rounds. The cost must be flat. Also what it takes to find a timestamp, and to open the log.
 """
 
@@ -22,20 +22,18 @@ from barnabas.runtime.system.disk import SystemDisk
 
 NOW_MS = 1_700_000_000_000
 ROUND_CALLS = 500
-BATCHES_PER_SEGMENT = 2000
+BATCHES = 200_000
 FETCH_BYTES = 65_536
 
 
 def filled(directory: str, segments: int) -> Log:
     config = TopicConfig({}, BrokerConfig({}))
     log = Log.open(SystemDisk(), f"{directory}/topic-{segments}", config, NOW_MS)
-    for number in range(segments):
-        for n in range(BATCHES_PER_SEGMENT):
-            timestamp_ms = NOW_MS + number * BATCHES_PER_SEGMENT + n
-            data = encode_batch([Record(0, timestamp_ms, None, bytes(100))])
-            log.append_as_leader(memoryview(data), 0, timestamp_ms)
-        if number + 1 < segments:
+    for number in range(BATCHES):
+        if number % (BATCHES // segments) == 0:
             log.roll(NOW_MS)
+        data = encode_batch([Record(0, NOW_MS + number, None, bytes(100))])
+        log.append_as_leader(memoryview(data), 0, NOW_MS + number)
     log.high_watermark = log.log_end_offset
     return log
 

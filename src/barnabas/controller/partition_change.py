@@ -6,6 +6,8 @@ Always holds: a leader is elected from the in-sync replicas, or where there are 
 known leader comes back only where there are neither; anybody else only by an unclean election. Whoever leads is in
 sync. A record that names a leader, the same one even, begins a leader epoch; every record raises the partition epoch.
 Does not know: which brokers are alive, which configs hold; it is told.
+Differs from Kafka: a replica that is taken away cannot be eligible, nor come back as the last known leader. In Kafka it
+may, and lead again, with nothing, when it is assigned anew.
 """
 
 from collections.abc import Callable
@@ -109,7 +111,7 @@ class PartitionChange:
         if len(self.isr) >= self.rules.min_isr:
             self.elr = ()
         else:
-            candidates = {*self.elr, *self.before.isr}
+            candidates = {*self.elr, *self.before.isr} & set(self.replicas)
             self.elr = tuple(sorted(candidates - set(self.isr) - set(self.unclean_shutdown)))
 
     def _elect(self, record: "PartitionChangeRecord") -> None:
@@ -152,6 +154,7 @@ class PartitionChange:
             and not self.isr
             and not self.elr
             and len(known) == 1
+            and known[0] in self.replicas
             and self.rules.can_lead(known[0])
         )
 

@@ -18,7 +18,7 @@ from barnabas.controller.electorate import Electorate, Place
 from barnabas.controller.partition_change import Election, PartitionChange, without
 from barnabas.controller.partitions import too_many
 from barnabas.errors import ErrorCode
-from barnabas.metadata.image import MetadataImage, PartitionImage, TopicImage
+from barnabas.metadata.image import MetadataImage, PartitionImage, Replicas, TopicImage
 from barnabas.protocol.message import Message
 from barnabas.types import BrokerId
 
@@ -117,19 +117,24 @@ def _check_factor(state: PartitionImage, asked: int) -> Refusal | None:
 def _reassign(electorate: Electorate, place: Place, target: tuple[BrokerId, ...]) -> PartitionChange:
     """A reassignment under way turns into this one: who was to come and is no longer wanted goes at once.
 
-    Unless nobody else is in sync: then it goes like others, when those that come are there.
+    Unless it holds what nobody else does: then it goes like others, when those that come are there.
     """
     state = place.state
     original = without(state.replicas, state.adding_replicas)
     unwanted = without(state.adding_replicas, target)
     change = electorate.change(place)
+    if _holders(state) and not without(_holders(state), unwanted):
+        original, unwanted = (*original, *unwanted), ()
     change.isr = without(state.isr, unwanted)
-    if state.isr and not change.isr:
-        change.isr, original = state.isr, (*original, *unwanted)
     change.adding = tuple(sorted(without(target, original)))
     change.removing = tuple(sorted(without(original, target)))
     change.replicas = (*target, *change.removing)
     return change
+
+
+def _holders(state: PartitionImage) -> Replicas:
+    """Who has what was committed, or as much of it as anybody."""
+    return state.isr or state.eligible_leader_replicas or state.last_known_elr
 
 
 def _cancel(electorate: Electorate, place: Place) -> PartitionChange | Refusal:
@@ -141,9 +146,9 @@ def _cancel(electorate: Electorate, place: Place) -> PartitionChange | Refusal:
     change.isr = without(state.isr, state.adding_replicas)
     change.removing = change.adding = ()
     unclean_allowed = electorate.unclean_allowed(place.topic)
-    if not change.isr:
+    if not without(_holders(state), state.adding_replicas):
         if not unclean_allowed:
-            words = "Only replicas that are being added are in sync: without them, records could be lost."
+            words = "Only replicas that are being added may lead: without them, records could be lost."
             return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, words)
         change.isr = change.replicas[:1]
     if unclean_allowed:

@@ -33,7 +33,7 @@ from barnabas.log.recovery import LoadedLog, LoadRequest, keep_topic_id, load
 from barnabas.log.retention import expired_count
 from barnabas.log.segment import Segment
 from barnabas.log.segments import Segments
-from barnabas.log.time_lookup import TimestampOffset, first_at_or_after, latest
+from barnabas.log.time_lookup import TimeLookup, TimestampOffset
 from barnabas.log.transaction_index import AbortedTransaction
 from barnabas.protocol.record_batch import (
     CODEC_MASK,
@@ -64,6 +64,7 @@ class Log:
         "_rules",
         "_segments",
         "_snapshots",
+        "_times",
         "config",
         "directory",
         "leader_epochs",
@@ -97,6 +98,7 @@ class Log:
         self._high_watermark = loaded.log_start_offset
         self.producer_id_expiration_ms = producer_id_expiration_ms  # the broker's, which may change while it runs
         self._reader = Reader(self._segments)
+        self._times = TimeLookup(self._segments)
         self._last_flush_ms = now_ms
         self._needs_recovery = False  # the disk failed half way through something that cannot be taken back
 
@@ -411,11 +413,11 @@ class Log:
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record that is at least so late; None where there is none."""
-        return first_at_or_after(self._segments.all, timestamp_ms, self.log_start_offset)
+        return self._times.first_at_or_after(timestamp_ms, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The first of the latest records; None where there is none."""
-        return latest(self._segments.all)
+        return self._times.latest()
 
     # Leader epochs
 

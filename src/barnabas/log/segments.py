@@ -24,7 +24,7 @@ class DeletedFiles(NamedTuple):
 
 
 class Segments:
-    __slots__ = ("_base_offsets", "_deleted", "_directory", "_disk", "_open", "_segments", "active")
+    __slots__ = ("_base_offsets", "_deleted", "_directory", "_disk", "_open", "_segments", "active", "deletions")
 
     def __init__(self, disk: Disk, directory: str, segments: list[Segment], open_segments: OpenSegments) -> None:
         self._disk = disk
@@ -34,6 +34,7 @@ class Segments:
         self._open = open_segments
         self._deleted: deque[DeletedFiles] = deque()
         self.active = segments[-1]
+        self.deletions = 0  # how often segments went: what is remembered of their order counts no more
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -104,6 +105,7 @@ class Segments:
         self._delete(segment, due_ms)
 
     def _delete(self, segment: Segment, due_ms: int) -> None:
+        self.deletions += 1
         self._open.forget(segment)
         segment.release()
         self.delete_files(segment.paths(), due_ms)

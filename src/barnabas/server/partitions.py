@@ -158,7 +158,7 @@ class Partitions:
             if self._by_name.get(topic) is partitions:
                 del self._by_name[topic]
         partition.close(error)
-        partition.log.close()
+        partition.log.abandon()  # not closed: a sync of what is to be deleted could only fail
         aside = self._directory.delete_log(partition.name)
         due_ms = self._runtime.clock.monotonic_ms() + partition.config.file_delete_delay_ms
         heappush(self._removals, (due_ms, aside))

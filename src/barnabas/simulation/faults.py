@@ -16,22 +16,26 @@ from barnabas.simulation.disk import Survival
 from barnabas.simulation.loop import VirtualClock
 from barnabas.simulation.network import NetworkProfile, SimulatedNetwork
 
-# Faults a second, at most, of each kind; what needs several nodes or a loss of power is drawn only where that is meant.
-RATES_MAX = {
-    "kill": 0.15,
-    "power": 0.15,
-    "stop": 0.08,
-    "pause": 0.15,
-    "partition": 0.1,
-    "partition one way": 0.1,
-    "isolate": 0.1,
-    "stall": 0.3,
-    "reset": 0.5,
-    "disk full": 0.08,
-    "disk slow": 0.1,
-    "disk error": 0.1,
-    "clock jump": 0.1,
+# How much of each kind a run sees, compared with the others, where it sees it at all.
+WEIGHTS = {
+    "kill": 1.0,
+    "kill at the disk": 1.0,
+    "power": 1.0,
+    "power at the disk": 2.0,
+    "stop": 0.5,
+    "pause": 1.0,
+    "partition": 1.0,
+    "partition one way": 1.0,
+    "isolate": 1.0,
+    "stall": 2.0,
+    "reset": 3.0,
+    "disk full": 0.5,
+    "disk slow": 1.0,
+    "disk error": 0.5,
+    "clock jump": 0.5,
 }
+POWER = ("power", "power at the disk")  # what loses bytes that were not synced
+TRAPPED_OPERATIONS = ("write", "write", "sync", "sync", "truncate", "create", "rename", "remove")
 DISK_CALLS = ("read", "write", "truncate", "sync", "create", "rename", "remove")
 CLOCK_JUMP_MS_MAX = 20 * 60_000  # less than message.timestamp.after.max.ms: records stay acceptable
 
@@ -44,12 +48,14 @@ class FaultPlan:
 
     @classmethod
     def drawn(cls, random: Random, *, power: bool) -> "FaultPlan":
-        rates = {}
-        for kind, rate_max in RATES_MAX.items():
-            chosen, rate = random.random() < 0.6, random.random() ** 2 * rate_max
-            if chosen and (power or kind != "power"):
-                rates[kind] = rate
-        return cls(rates=rates)
+        weights = {}
+        for kind, weight in WEIGHTS.items():
+            chosen, share = random.random() < 0.5, random.random()
+            if (chosen and kind not in POWER) or (power and kind in POWER):
+                weights[kind] = share * weight
+        interval_ms = random.choice((400.0, 1000.0, 2000.0, 5000.0))
+        total = sum(weights.values()) or 1.0
+        return cls(rates={kind: weight / total * 1000 / interval_ms for kind, weight in weights.items()})
 
 
 def drawn_network(random: Random) -> NetworkProfile:
@@ -105,6 +111,8 @@ class Nemesis:
         match kind:
             case "kill" | "power" | "stop" | "pause":
                 return self._take_down(node, kind)
+            case "kill at the disk" | "power at the disk":
+                self._set_trap(node, kind.split()[0])
             case "partition" | "partition one way" | "isolate" | "stall":
                 self._block(kind, node)
             case "reset":
@@ -154,6 +162,21 @@ class Nemesis:
         self._damaged.pop(node.id, None)
         self._lasting(lambda: self._bring_up(node), downtime_ms)
         return True
+
+    def _set_trap(self, node: SimulatedNode, kind: str) -> None:
+        """Takes the node down in the very moment of one of its next disk operations: they are where it matters."""
+        operation = self._random.choice(TRAPPED_OPERATIONS)
+        left = self._random.randint(1, 30)
+        before, disk = node.disk.on_operation, node.disk
+
+        def count(done: str) -> None:
+            nonlocal left
+            left -= done == operation
+            if left == 0 and not self._is_over and node.disk is disk:
+                disk.on_operation = before
+                self._take_down(node, kind)
+
+        disk.on_operation = count
 
     def _bring_up(self, node: SimulatedNode) -> None:
         """An orderly stop may take longer than its downtime: then it is not waited for."""

@@ -185,7 +185,7 @@ class SimulatedSocket:
         self._closed = True
         self._readable.set(None)
         self._writable.set(None)
-        if not self._reset:
+        if not self._reset and not self.is_silent:
             # As TCP: who hangs up without having read everything says so by a reset.
             self.outgoing.put("reset" if self._received else "end")
         self._received.clear()

@@ -374,6 +374,8 @@ class WatchedLogs(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         process = PROCESS.get()
+        if process is not None and process.is_dead:
+            return  # killed in the middle of a step, which runs to its end but reaches nothing any more
         message = record.getMessage()
         self._trace.note(f"log {process.name if process else 'world'} {record.levelname} {message}")
         error = record.exc_info[1] if record.exc_info else None

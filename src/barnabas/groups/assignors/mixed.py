@@ -8,6 +8,8 @@ Always holds at the end, unless ROUNDS_MAX is hit: no move of a single partition
 Every move makes the sum of the squares of the totals smaller, so it ends; and none is made that does not.
 """
 
+from heapq import heapify, heapreplace
+
 from barnabas.groups.assignors.specification import (
     Assignments,
     GroupSpecification,
@@ -55,10 +57,13 @@ class _Balance:
     def give_free(self, topic: Uuid, partition_count: int) -> None:
         subscribers = self.subscribers[topic]
         taken = {partition for member_id in subscribers for partition in self.owned[member_id].get(topic, ())}
-        loads = self.loads
+        waiting = [(self.loads[member_id], place, member_id) for place, member_id in enumerate(subscribers)]
+        heapify(waiting)
         for partition in range(partition_count):
             if partition not in taken:
-                self.give(topic, partition, min(subscribers, key=loads.__getitem__))
+                load, place, member_id = waiting[0]
+                self.give(topic, partition, member_id)
+                heapreplace(waiting, (load + 1, place, member_id))
 
     def even_out(self, topic: Uuid) -> int:
         """How many partitions of the topic were moved."""

@@ -1,0 +1,68 @@
+"""What the simulation once found in how one node keeps its files, each as the shortest story that shows it."""
+
+import pytest
+from scenario import Scenario
+
+from barnabas.errors import ErrorCode
+from barnabas.simulation.disk import Survival
+
+
+def test_a_loss_of_power_right_after_the_first_start_keeps_the_data_directory() -> None:
+    """The name of the data directory itself was never synced, so that all within was lost with it."""
+
+    async def story(scenario: Scenario) -> None:
+        topic = await scenario.create_topic("t", flush_messages="1")
+        assert await scenario.produce(topic, b"a") == ErrorCode.NONE
+        await scenario.cut_power(Survival.NONE)
+        assert await scenario.read(topic) == [b"a"]
+
+    Scenario().run(story)
+
+
+def test_a_topic_created_after_a_clean_restart_survives_a_loss_of_power() -> None:
+    """A new log believed what was true of the others: that a clean stop had synced the name of its directory."""
+
+    async def story(scenario: Scenario) -> None:
+        await scenario.restart()
+        topic = await scenario.create_topic("t", flush_messages="1")
+        assert await scenario.produce(topic, b"a") == ErrorCode.NONE
+        await scenario.cut_power(Survival.NONE)
+        assert await scenario.read(topic) == [b"a"]
+
+    Scenario().run(story)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_torn_partition_metadata_does_not_keep_a_broker_from_starting(seed: int) -> None:
+    """The file is not synced when a partition is made, and half a topic id was an error without a way out."""
+
+    async def story(scenario: Scenario) -> None:
+        topic = await scenario.create_topic("t", flush_messages="1")
+        await scenario.cut_power(Survival.SOME)
+        await scenario.patiently(lambda: accepted(scenario))
+        assert await scenario.read(topic) == [b"a"]
+
+        # The file says the right thing again, and it stays so.
+        await scenario.restart()
+        assert await scenario.read(topic) == [b"a"]
+
+    async def accepted(scenario: Scenario) -> bool:
+        (topic,) = scenario.board.topics.values()
+        return await scenario.produce(topic, b"a") == ErrorCode.NONE
+
+    Scenario(seed=seed).run(story)
+
+
+def test_a_topic_can_be_deleted_after_its_sync_has_failed() -> None:
+    """Deleting it synced it once more, which ended the broker."""
+
+    async def story(scenario: Scenario) -> None:
+        topic = await scenario.create_topic("t", flush_messages="1")
+        other = await scenario.create_topic("u", flush_messages="1")
+        scenario.node.disk.fail("sync")
+        assert await scenario.produce(topic, b"a") == ErrorCode.KAFKA_STORAGE_ERROR
+        await scenario.delete_topic(topic)
+        assert await scenario.produce(other, b"b") == ErrorCode.NONE
+        assert scenario.node.incarnation == 1
+
+    Scenario().run(story)

@@ -1,0 +1,92 @@
+"""The simulation proves itself: bugs that are planted on purpose are found, each within some seeds.
+
+Each is a mistake that somebody could make in good faith, and that no client would notice on a machine that stays up.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from barnabas.errors import ErrorCode
+from barnabas.log import recovery
+from barnabas.log.append import AppendInfo
+from barnabas.log.producer_state import ProducerStates
+from barnabas.server.log_directory import LogDirectory
+from barnabas.server.metadata_log import MetadataLog
+from barnabas.server.partition import Partition
+from barnabas.simulation.run import Options, Result, run_seed
+
+SEEDS_MAX = 60
+OPTIONS = Options(nodes=1, seconds=10)
+
+
+def find() -> Result:
+    """The first run that fails."""
+    for seed in range(SEEDS_MAX):
+        result = run_seed(seed, OPTIONS)
+        if result.failure is not None:
+            return result
+    raise AssertionError(f"not found within {SEEDS_MAX} seeds")
+
+
+def skip_the_sync_of_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MetadataLog, "sync", lambda self: None)
+
+
+def acknowledge_before_the_append(monkeypatch: pytest.MonkeyPatch) -> None:
+    append: Callable[..., AppendInfo] = Partition.append
+
+    def early(self: Partition, records: memoryview, *arguments: Any, **options: Any) -> AppendInfo:
+        copy = bytearray(records)
+        asyncio.get_running_loop().call_later(0.05, lambda: append(self, memoryview(copy), *arguments, **options))
+        start = self.log.log_start_offset
+        return AppendInfo(ErrorCode.NONE, self.log.log_end_offset, self.log.high_watermark, -1, start)
+
+    monkeypatch.setattr(Partition, "append", early)
+
+
+def acknowledge_before_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Partition, "committed", lambda self, end_offset: None)
+
+
+def keep_a_torn_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the last end had been a clean one, so that nothing needs to be checked and cut."""
+    open_directory = LogDirectory.open
+
+    def careless(self: LogDirectory) -> None:
+        open_directory(self)
+        self.was_clean = True
+
+    monkeypatch.setattr(LogDirectory, "open", careless)
+
+
+def forget_what_producers_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
+    load: Callable[..., Any] = recovery.load_producers
+
+    def forgetful(*arguments: Any, **options: Any) -> Any:
+        _producers, *rest = load(*arguments, **options)
+        return (ProducerStates(), *rest)
+
+    monkeypatch.setattr(recovery, "load_producers", forgetful)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        skip_the_sync_of_metadata,
+        acknowledge_before_the_append,
+        acknowledge_before_the_sync,
+        keep_a_torn_tail,
+        forget_what_producers_wrote,
+    ],
+    ids=lambda plant: plant.__name__,
+)
+def test_a_planted_bug_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    found = find()
+    assert found.failure is not None
+    again = run_seed(found.seed, OPTIONS)
+    assert again.failure is not None
+    assert again.failure.message == found.failure.message
