@@ -405,6 +405,8 @@ def test_fetch_of_many_groups(wire: Wire, group: str, topic: str) -> None:
 def test_old_clients_may_set_a_retention(wire: Wire, group: str, topic: str) -> None:
     assert groups.commit(wire, group, {(topic, 0): 9}, retention_ms=3_600_000, version=4) == {(topic, 0): 0}
     assert groups.fetch(wire, group, {topic: [0]})[1][topic, 0][0] == 9
+    for_ever = 2**63 - 1
+    assert groups.commit(wire, group, {(topic, 0): 10}, retention_ms=for_ever, version=2) == {(topic, 0): 0}
 
 
 def test_offsets_of_a_topic_that_is_subscribed_to_stay(wire: Wire, group: str, topic: str) -> None:

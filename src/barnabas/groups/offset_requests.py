@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from barnabas.groups.shard import GroupShard
 
 DEFAULT_RETENTION_MS = -1
+TIMESTAMP_MS_MAX = (1 << 63) - 1
 MEMBER_EPOCH_VERSION = 9  # of OffsetCommit
 
 
@@ -52,7 +53,7 @@ def commit(shard: GroupShard, request: OffsetCommitRequest, client: Client, pend
     records: list[GroupRecord] = []
     expire_timestamp_ms = NO_EXPIRY
     if request.retention_time_ms != DEFAULT_RETENTION_MS:
-        expire_timestamp_ms = now.wall_ms + request.retention_time_ms
+        expire_timestamp_ms = max(min(now.wall_ms + request.retention_time_ms, TIMESTAMP_MS_MAX), 0)
     topics = []
     for topic in request.topics:
         answers = []
