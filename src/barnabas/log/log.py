@@ -236,6 +236,13 @@ class Log:
         self._write(batches, header, base_offset, leader_epoch, max_timestamp_ms, now_ms)
         return AppendInfo(ErrorCode.NONE, base_offset, self.log_end_offset, append_time_ms, self.log_start_offset)
 
+    def refused(self, batches: memoryview) -> None:
+        """A client's batch that was not appended, though nothing is wrong with it: its producer will send it again."""
+        try:
+            self.producers.refused(read_header(batches, 0))
+        except InvalidRecordBatch:
+            return  # it would have been refused anyway
+
     def append_as_follower(self, batches: memoryview, now_ms: int) -> AppendInfo:
         """Appends what the leader has, offsets and all; a batch cut short at the end is left for the next fetch."""
         first_offset = self.log_end_offset

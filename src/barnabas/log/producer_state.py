@@ -193,6 +193,15 @@ class ProducerStates:
             return _NOT_TRANSACTIONAL
         return ACCEPTED
 
+    def refused(self, header: BatchHeader) -> None:
+        """The first batch of an unknown producer was not taken, for a reason that may pass: those behind it must wait.
+
+        Else the second of a pipeline would be taken as the beginning, and the first could only come after it.
+        """
+        if header.base_sequence == 0 and header.producer_id >= 0 and header.producer_id not in self._producers:
+            state = self._producers[header.producer_id] = ProducerState(header.producer_id, header.producer_epoch)
+            state.last_timestamp_ms = header.max_timestamp_ms
+
     def check_marker(self, header: BatchHeader, marker: TransactionMarker, transaction_version: int = 0) -> ErrorCode:
         """Whether the leader may append this marker.
 

@@ -89,6 +89,7 @@ class Partition:
 
     def append(self, records: memoryview, acks: int, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo:
         if acks == -1 and len(self.in_sync) < self.config.min_insync_replicas:
+            self.log.refused(records)
             return AppendInfo.failed(ErrorCode.NOT_ENOUGH_REPLICAS)
         if self._broken:
             return AppendInfo.failed(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -97,6 +98,7 @@ class Partition:
             info = log.append_as_leader(records, self.leader_epoch, self._runtime.clock.now_ms(), origin)
         except OSError as error:
             logger.error("%s: cannot append, the producer is told KAFKA_STORAGE_ERROR: %s", self.name, error)
+            log.refused(records)
             return AppendInfo.failed(ErrorCode.KAFKA_STORAGE_ERROR)
         if info.error == ErrorCode.NONE and not info.duplicate:
             config = log.config

@@ -398,3 +398,21 @@ def test_a_producer_takes_little_memory() -> None:
     assert state is not None
     held = [getattr(state, name) for name in type(state).__slots__]
     assert sys.getsizeof(state) + sum(map(sys.getsizeof, held)) < 500
+
+
+def test_what_follows_a_refused_beginning_waits_for_it() -> None:
+    states = ProducerStates()
+    states.refused(data_batch(0, 2))
+    assert error_of(states, data_batch(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check(data_batch(0, 2)) is ACCEPTED
+    states.append(data_batch(0, 2))
+    assert states.check(data_batch(2)) is ACCEPTED
+
+
+def test_a_refusal_tells_nothing_about_a_producer_that_is_known_or_in_the_middle() -> None:
+    states = ProducerStates()
+    states.append(data_batch(0))
+    states.refused(data_batch(0))
+    assert states.check(data_batch(1)) is ACCEPTED
+    states.refused(data_batch(5, producer_id=77))
+    assert states.get(77) is None
