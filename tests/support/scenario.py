@@ -123,11 +123,11 @@ class Scenario:
         assert response.responses[0].error_code == ErrorCode.NONE, response
         del self.board.topics[topic.id]
 
-    async def produce(self, topic: Topic, *values: bytes, acks: int = -1) -> ErrorCode:
+    async def produce(self, topic: Topic, *values: bytes, acks: int = -1, **sequenced: int) -> ErrorCode:
         """One batch into the first partition, once."""
         connection = await self.client.leader_connection(topic.name, topic.id, 0)
         records = [Record(number, self.clock.now_ms(), None, value, []) for number, value in enumerate(values)]
-        data = PartitionProduceData(index=0, records=bytes(encode_batch(records)))
+        data = PartitionProduceData(index=0, records=bytes(encode_batch(records, **sequenced)))
         request = ProduceRequest(
             acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(topic_id=topic.id, partition_data=[data])]
         )

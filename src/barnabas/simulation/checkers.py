@@ -14,6 +14,11 @@ from barnabas.protocol.record_batch import HEADER_BYTES, read_header
 from barnabas.simulation.disk import DiskFault
 from barnabas.simulation.history import (
     FINAL_READER,
+    Assigned,
+    CommitAcknowledged,
+    CommitAsked,
+    CommittedAsked,
+    CommittedRead,
     Event,
     FetchAsked,
     Fetched,
@@ -272,6 +277,50 @@ class ProducerIdsAreUnique(Checker):
             self._given.add(given)
 
 
+class CommittedOffsetsStay(Checker):
+    """Who asks what a group has committed hears of nothing older than what was acknowledged before it asked."""
+
+    def __init__(self, promises: Promises) -> None:
+        super().__init__(promises)
+        self._acknowledged: dict[tuple[str, PartitionId], Offset] = {}
+        self._asked: dict[tuple[str, PartitionId], set[Offset]] = {}
+        self._when_asked: dict[tuple[str, str, PartitionId], Offset] = {}  # by group and member
+
+    def observe(self, event: Event) -> None:
+        match event:
+            case CommitAsked():
+                self._asked.setdefault((event.group, event.partition_id), set()).add(event.offset)
+            case CommitAcknowledged():
+                key = event.group, event.partition_id
+                self._acknowledged[key] = max(self._acknowledged.get(key, -1), event.offset)
+            case CommittedAsked():
+                before = self._acknowledged.get((event.group, event.partition_id), -1)
+                self._when_asked[event.group, event.member, event.partition_id] = before
+            case CommittedRead():
+                before = self._when_asked[event.group, event.member, event.partition_id]
+                if event.offset < before:
+                    self.fail(f"{event.group} had committed {before} of {event.partition_id}, now it is {event.offset}")
+                if event.offset >= 0 and event.offset not in self._asked.get((event.group, event.partition_id), ()):
+                    self.fail(f"{event.group} has {event.offset} of {event.partition_id}, which nobody committed")
+            case _:
+                pass
+
+
+class OneOwner(Checker):
+    """In one epoch of a group each partition is assigned to one member."""
+
+    def __init__(self, promises: Promises) -> None:
+        super().__init__(promises)
+        self._owners: dict[tuple[str, int, PartitionId], str] = {}
+
+    def observe(self, event: Event) -> None:
+        if isinstance(event, Assigned):
+            for partition_id in event.partition_ids:
+                owner = self._owners.setdefault((event.group, event.epoch, partition_id), event.member)
+                if owner != event.member:
+                    self.fail(f"{event.group} epoch {event.epoch}: {partition_id} is {owner}'s and {event.member}'s")
+
+
 class MetadataAgrees(Checker):
     """The image at one offset is the same on every node and in every life of it, and never goes back."""
 
@@ -382,6 +431,8 @@ def all_checkers(promises: Promises) -> list[Checker]:
         WatermarkNeverFalls(promises),
         TopicsStay(promises),
         ProducerIdsAreUnique(promises),
+        CommittedOffsetsStay(promises),
+        OneOwner(promises),
         MetadataAgrees(promises),
         OneLeader(promises),
         ReplicasAgree(promises),

@@ -49,16 +49,18 @@ class Consumer(Participant):
 
     async def poll(self, topics: list[Topic], wait_ms: int = WAIT_MS_MAX) -> None:
         """One fetch from one of the leaders."""
+        await self.poll_partitions([(topic, each) for topic in topics for each in topic.partition_ids()], wait_ms)
+
+    async def poll_partitions(self, wanted: list[tuple[Topic, PartitionId]], wait_ms: int) -> None:
         random = self.client.random
         by_leader: dict[int, list[tuple[Topic, PartitionId, int]]] = {}
-        for topic in topics:
-            for partition_id in topic.partition_ids():
-                leader = self.client.view.leaders.get((topic.id, partition_id.partition))
-                if leader is None:
-                    await self.client.refresh([topic.name])
-                    leader = self.client.view.leaders.get((topic.id, partition_id.partition))
-                if leader is not None:
-                    by_leader.setdefault(leader.node_id, []).append((topic, partition_id, leader.epoch))
+        for topic, partition_id in wanted:
+            leader = self.client.view.leaders.get(partition_id)
+            if leader is None:
+                await self.client.refresh([topic.name])
+                leader = self.client.view.leaders.get(partition_id)
+            if leader is not None:
+                by_leader.setdefault(leader.node_id, []).append((topic, partition_id, leader.epoch))
         if not by_leader:
             raise Unavailable("nobody leads anything")
         node_id = random.choice(list(by_leader))

@@ -145,6 +145,45 @@ class ProducerIdGiven:
     producer_epoch: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned:
+    """What the coordinator gives to a member of a group."""
+
+    group: str
+    member: str
+    epoch: int
+    partition_ids: tuple[PartitionId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitAsked:
+    group: str
+    partition_id: PartitionId
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitAcknowledged:
+    group: str
+    partition_id: PartitionId
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedAsked:
+    group: str
+    member: str
+    partition_id: PartitionId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedRead:
+    group: str
+    member: str
+    partition_id: PartitionId
+    offset: Offset  # -1 where nothing is committed
+
+
 Event = (
     ProduceAsked
     | ProduceAcknowledged
@@ -158,6 +197,11 @@ Event = (
     | TopicDeleted
     | TopicsListed
     | ProducerIdGiven
+    | Assigned
+    | CommitAsked
+    | CommitAcknowledged
+    | CommittedAsked
+    | CommittedRead
 )
 
 
@@ -204,5 +248,16 @@ def summary(event: Event) -> str:
             return f"{type(event).__name__} {event.topic_id.hex()[:8]}"
         case ProducerIdGiven():
             return f"producer id {event.producer_id} epoch {event.producer_epoch}"
+        case Assigned():
+            given = ", ".join(map(str, event.partition_ids)) or "nothing"
+            return f"{event.group}: {event.member} epoch {event.epoch} is assigned {given}"
+        case CommitAsked():
+            return f"{event.group}: asks to commit {event.offset} of {event.partition_id}"
+        case CommitAcknowledged():
+            return f"{event.group}: committed {event.offset} of {event.partition_id}"
+        case CommittedAsked():
+            return f"{event.group}: {event.member} asks what is committed of {event.partition_id}"
+        case CommittedRead():
+            return f"{event.group}: {event.member} begins {event.partition_id} at {event.offset}"
         case TopicsListed():
             return f"topics {', '.join(f'{name} {uuid.hex()[:8]}' for name, uuid in sorted(event.names.items()))}"

@@ -22,6 +22,7 @@ from barnabas.simulation.client import METADATA_VERSION, Client, Unavailable
 from barnabas.simulation.cluster import EPOCH_MS, SimulatedCluster, comes_from_disk_fault
 from barnabas.simulation.consumer import Consumer
 from barnabas.simulation.faults import FaultPlan, Nemesis, drawn_network
+from barnabas.simulation.group_member import GroupMember
 from barnabas.simulation.history import FINAL_READER, History, TopicsListed
 from barnabas.simulation.loop import PROCESS, Deadlock, Livelock, VirtualClock, VirtualLoop
 from barnabas.simulation.network import SimulatedNetwork
@@ -33,6 +34,13 @@ INSPECTION_INTERVAL_MS = 50.0
 LIVENESS_MS_MAX = 120_000.0  # from the end of the last fault until everybody has got on
 PROGRESS_WANTED = 3
 STABLE_TOPICS = ("orders", "payments")
+
+GROUP_SETTINGS = {
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "5000",
+}
 
 CRASH, CORRECTNESS, LIVENESS = "crash", "correctness", "liveness"
 
@@ -107,6 +115,7 @@ class Character:
     timeout_ms: float
     producers: list[tuple[int, bool]]  # acks, idempotent
     consumers: list[bool]  # with sessions
+    members: int  # of the one group
     restarts_at_end: bool
 
     @classmethod
@@ -121,8 +130,6 @@ class Character:
             "segment.index.bytes": str(random.choice((200, 2000, 20_000))),
             "file.delete.delay.ms": str(random.choice((0, 1000, 60_000))),
         }
-        if power:
-            topic_settings["flush.messages"] = "1"
         if random.random() < 0.3:
             topic_settings["retention.bytes"] = str(random.choice((5000, 50_000)))
         return cls(
@@ -132,6 +139,10 @@ class Character:
                 "log.flush.offset.checkpoint.interval.ms": str(random.choice((500, 5000, 60_000))),
                 "replica.high.watermark.checkpoint.interval.ms": str(random.choice((500, 5000))),
                 "auto.create.topics.enable": "false",
+                "offsets.topic.num.partitions": "2",
+                "offsets.topic.replication.factor": str(min(nodes, 3)),
+                "log.flush.interval.messages": "1" if power else str((1 << 63) - 1),
+                **GROUP_SETTINGS,
             },
             habits=Habits(
                 think_ms_max=random.choice((50.0, 200.0, 600.0)),
@@ -151,6 +162,7 @@ class Character:
                 for _ in range(random.randint(1, 4))
             ],
             consumers=[random.random() < 0.6 for _ in range(random.randint(1, 3))],
+            members=random.choice((0, 0, 1, 2, 3)),
             restarts_at_end=random.random() < 0.5,
         )
 
@@ -217,6 +229,9 @@ class Simulation:
         for number, with_sessions in enumerate(self.character.consumers):
             client = self._client(f"consumer-{number}")
             self.participants.append(Consumer(client, self.board, with_sessions=with_sessions))
+        for number in range(self.character.members):
+            client = self._client(f"member-{number}")
+            self.participants.append(GroupMember(client, self.board, group="group", topics=STABLE_TOPICS))
         self.participants.append(self.administrator)
 
     # The course of a run

@@ -5,6 +5,7 @@ from scenario import Scenario
 
 from barnabas.errors import ErrorCode
 from barnabas.simulation.disk import Survival
+from barnabas.simulation.participants import Topic
 
 
 def test_a_loss_of_power_right_after_the_first_start_keeps_the_data_directory() -> None:
@@ -66,3 +67,50 @@ def test_a_topic_can_be_deleted_after_its_sync_has_failed() -> None:
         assert scenario.node.incarnation == 1
 
     Scenario().run(story)
+
+
+def test_a_producer_that_begins_on_a_full_disk_keeps_its_order() -> None:
+    """With the first of two batches refused, the second was taken for a beginning, and the first came after it."""
+
+    async def story(scenario: Scenario) -> None:
+        topic = await scenario.create_topic("t")
+        assert await scenario.produce(topic, b"warm") == ErrorCode.NONE
+        producer = Idempotent(scenario, topic)
+        scenario.node.disk.set_free_bytes(50)
+        assert await producer.send(0, bytes(200)) == ErrorCode.KAFKA_STORAGE_ERROR
+        scenario.node.disk.set_free_bytes(1 << 40)
+        assert await producer.send(1, b"second") == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert await producer.send(0, bytes(200)) == ErrorCode.NONE
+        assert await producer.send(1, b"second") == ErrorCode.NONE
+        assert await scenario.read(topic) == [b"warm", bytes(200), b"second"]
+
+    Scenario().run(story)
+
+
+def test_what_was_in_flight_at_a_crash_is_known_afterwards() -> None:
+    """A snapshot names the last batch of a producer alone; the others, sent again, were refused as out of order."""
+
+    async def story(scenario: Scenario) -> None:
+        topic = await scenario.create_topic("t")
+        producer = Idempotent(scenario, topic)
+        for sequence in range(4):
+            assert await producer.send(sequence, b"%d" % sequence) == ErrorCode.NONE
+        await scenario.restart()
+        await scenario.client.refresh([topic.name])
+        for sequence in (1, 2, 3, 4):
+            assert await producer.send(sequence, b"%d" % sequence) == ErrorCode.NONE
+        assert await scenario.read(topic) == [b"0", b"1", b"2", b"3", b"4"]
+
+    Scenario().run(story)
+
+
+class Idempotent:
+    """A producer with an id of its own, one record at a time."""
+
+    def __init__(self, scenario: Scenario, topic: Topic) -> None:
+        self._scenario = scenario
+        self._topic = topic
+
+    async def send(self, sequence: int, value: bytes) -> ErrorCode:
+        sequenced = {"producer_id": 4711, "producer_epoch": 0, "base_sequence": sequence}
+        return await self._scenario.produce(self._topic, value, **sequenced)
