@@ -68,6 +68,8 @@ class Member:
         self.member_id = "" if self.is_classic else f"m{self.number}-{self.lives}"
         self.epoch = 0
         self.owned: Owned = {}  # as the client believes, and it alone
+        self.told: Owned = {}  # what it shall own; it may still be busy with the rest
+        self.slow = False
         self.must_join = True
         self.asleep = False
 
@@ -83,13 +85,22 @@ class Member:
         return "" if self.is_classic else self.subscription.partition("~")[2]
 
     def fenced(self) -> None:
-        self.owned, self.epoch, self.must_join = {}, 0, True
+        self.owned, self.told, self.epoch, self.must_join = {}, {}, 0, True
         if self.is_classic:
             self.member_id = ""
 
     def keep(self, told: dict[str, list[int]]) -> None:
-        """Gives up at once what it was not told of, and takes what it was."""
-        self.owned = {name: set(partitions) for name, partitions in told.items()}
+        """Takes what it was told of, and gives up the rest: at once, or when it has finished with it."""
+        self.told = {name: set(partitions) for name, partitions in told.items()}
+        if self.slow:
+            self.owned = {
+                name: self.owned.get(name, set()) | self.told.get(name, set()) for name in {*self.owned, *self.told}
+            }
+        else:
+            self.finish()
+
+    def finish(self) -> None:
+        self.owned = {name: set(partitions) for name, partitions in self.told.items()}
 
 
 class ConsumerGroups(RuleBasedStateMachine):
@@ -290,6 +301,13 @@ class ConsumerGroups(RuleBasedStateMachine):
             self.ask(lambda shard, pending: shard.consumer_heartbeat(request, caller, pending, self.now))
             member.forget()
 
+    @rule(number=NUMBERS, slow=st.booleans())
+    def member_takes_its_time(self, number: int, slow: bool) -> None:
+        member = self.members[number]
+        if not member.is_classic:
+            member.slow = slow
+            member.finish()
+
     @rule(number=NUMBERS)
     def member_falls_asleep(self, number: int) -> None:
         self.members[number].asleep = True
@@ -372,7 +390,8 @@ class ConsumerGroups(RuleBasedStateMachine):
             return
         self.failing = False
         for member in self.members:
-            member.asleep = False
+            member.asleep = member.slow = False
+            member.finish()
         for _ in range(40):
             self.pass_time(2_000)
             for member in self.members:
