@@ -10,27 +10,29 @@ import pytest
 from barnabas.simulation.run import Options, run_seed
 
 FRESH_SEEDS = 20
-SEED = 20_26
+OPTIONS = Options(nodes=1, seconds=8)  # short ones: many seeds find more than long runs
+SEED = 2026
 
 
 @pytest.mark.parametrize("number", range(FRESH_SEEDS))
 def test_a_fresh_seed(number: int) -> None:
     """Each time another one: what fails here is printed with the command that repeats it."""
     seed = SystemRandom().randrange(1 << 32)
-    result = run_seed(seed, Options(nodes=1))
+    result = run_seed(seed, OPTIONS)
     assert result.failure is None, (
         f"{result.failure.kind}: {result.failure.message}\n{result.failure.details}\n"
-        f"again: barnabas simulate --seed {seed} --nodes 1"
+        f"again: barnabas simulate --seed {seed} --nodes {OPTIONS.nodes} --seconds {OPTIONS.seconds:g}"
     )
     assert result.events["ProduceAsked"] > 0
     assert result.events["Fetched"] > 0
+    assert result.virtual_seconds > OPTIONS.seconds
 
 
 def test_one_seed_is_one_run_under_any_hash_seed() -> None:
     outputs = []
     for hash_seed in ("1", "2"):
         done = subprocess.run(
-            [sys.executable, "-m", "barnabas", "simulate", "--seed", str(SEED)],
+            [sys.executable, "-m", "barnabas", "simulate", "--seed", str(SEED), "--seconds", "8"],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,
@@ -40,7 +42,7 @@ def test_one_seed_is_one_run_under_any_hash_seed() -> None:
         outputs.append(done.stdout.splitlines()[0])
     assert "digest" in outputs[0]
     assert outputs[0] == outputs[1]
-    assert run_seed(SEED).digest in outputs[0]  # and in a process that has done other things before
+    assert run_seed(SEED, OPTIONS).digest in outputs[0]  # and in a process that has done other things before
 
 
 def test_another_seed_is_another_run() -> None:

@@ -362,21 +362,40 @@ def canonical(image: MetadataImage) -> str:
 
 
 class OneLeader(Checker):
-    """In one epoch of a partition one node leads, and no other; the same goes for the metadata."""
+    """In one epoch of a partition one node leads, and no other, by the metadata and by its own belief.
+
+    The same goes for the metadata quorum.
+    """
 
     def __init__(self, promises: Promises) -> None:
         super().__init__(promises)
-        self._leaders: dict[tuple[PartitionId, int], int] = {}
+        self._named: dict[tuple[PartitionId, int], int] = {}
+        self._believing: dict[tuple[PartitionId, int], int] = {}
+        self._quorum: dict[int, int] = {}
+        self._images: dict[int, MetadataImage] = {}
 
     def inspect(self, cluster: SimulatedCluster) -> None:
         for node in cluster.nodes.values():
-            if node.broker is None:
+            broker = node.broker
+            if broker is None:
                 continue
-            for topic_id, topic in node.broker.controller.image.topics_by_id.items():
-                for index, state in topic.partitions.items():
-                    key = PartitionId(topic_id, index), state.leader_epoch
-                    if state.leader >= 0 and self._leaders.setdefault(key, state.leader) != state.leader:
-                        self.fail(f"{key[0]} epoch {key[1]}: {self._leaders[key]} and {state.leader} lead")
+            raft = broker.controller.quorum.raft
+            if raft.is_leader and self._quorum.setdefault(raft.epoch, node.id) != node.id:
+                self.fail(f"quorum epoch {raft.epoch}: {self._quorum[raft.epoch]} and {node.id} lead")
+            for partition in broker.partitions:
+                key = PartitionId(partition.topic_id, partition.name.partition), partition.leader_epoch
+                if getattr(partition, "is_leader", True) and self._believing.setdefault(key, node.id) != node.id:
+                    self.fail(f"{key[0]} epoch {key[1]}: {self._believing[key]} and {node.id} believe that they lead")
+            if self._images.get(node.id) is not broker.controller.image:
+                self._images[node.id] = broker.controller.image
+                self._look_at(broker.controller.image)
+
+    def _look_at(self, image: MetadataImage) -> None:
+        for topic_id, topic in image.topics_by_id.items():
+            for index, state in topic.partitions.items():
+                key = PartitionId(topic_id, index), state.leader_epoch
+                if state.leader >= 0 and self._named.setdefault(key, state.leader) != state.leader:
+                    self.fail(f"{key[0]} epoch {key[1]}: {self._named[key]} and {state.leader} lead")
 
 
 class ReplicasAgree(Checker):

@@ -95,6 +95,13 @@ class SimulatedCluster:
             "listeners": f"PLAINTEXT://{host}:{BROKER_PORT}",
             "log.dirs": DATA_DIRECTORY,
         }
+        if len(self.nodes) > 1:
+            settings["listeners"] += f",CONTROLLER://{host}:{CONTROLLER_PORT}"
+            settings["controller.listener.names"] = "CONTROLLER"
+            settings["inter.broker.listener.name"] = "PLAINTEXT"
+            settings["controller.quorum.voters"] = ",".join(
+                f"{node.id}@{node.host}:{CONTROLLER_PORT}" for node in self.nodes.values()
+            )
         return BrokerConfig({**settings, **self._settings})
 
     @property

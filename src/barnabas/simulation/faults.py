@@ -36,6 +36,7 @@ WEIGHTS = {
 }
 POWER = ("power", "power at the disk")  # what loses bytes that were not synced
 TRAPPED_OPERATIONS = ("write", "write", "sync", "sync", "truncate", "create", "rename", "remove")
+TRAP_DELAY_MS_MAX = 20.0  # about what a sync and an answer take
 DISK_CALLS = ("read", "write", "truncate", "sync", "create", "rename", "remove")
 CLOCK_JUMP_MS_MAX = 20 * 60_000  # less than message.timestamp.after.max.ms: records stay acceptable
 
@@ -164,17 +165,28 @@ class Nemesis:
         return True
 
     def _set_trap(self, node: SimulatedNode, kind: str) -> None:
-        """Takes the node down in the very moment of one of its next disk operations: they are where it matters."""
+        """Takes the node down in the very moment of one of its next disk operations, or right after it.
+
+        That is where it matters: what was written may not be synced yet, and what is synced not be told yet.
+        """
         operation = self._random.choice(TRAPPED_OPERATIONS)
         left = self._random.randint(1, 30)
-        before, disk = node.disk.on_operation, node.disk
+        delay_ms = self._random.choice((0.0, self._random.uniform(0, TRAP_DELAY_MS_MAX)))
+        before, disk, loop = node.disk.on_operation, node.disk, self._cluster.loop
+
+        def snap() -> None:
+            if not self._is_over and node.disk is disk:
+                self._take_down(node, kind)
 
         def count(done: str) -> None:
             nonlocal left
             left -= done == operation
-            if left == 0 and not self._is_over and node.disk is disk:
+            if left == 0:
                 disk.on_operation = before
-                self._take_down(node, kind)
+                if delay_ms == 0:
+                    snap()
+                else:
+                    loop.call_later(delay_ms / 1000, snap, context=loop.world)
 
         disk.on_operation = count
 

@@ -120,7 +120,7 @@ class Character:
 
     @classmethod
     def drawn(cls, random: Random, nodes: int) -> "Character":
-        power = random.random() < 0.5
+        power = random.random() < 0.5 and nodes == 1
         records_max = random.choice((1, 5, 20))
         value_bytes_max = random.choice((50, 300, 2000))
         batch_bytes_max = 100 + records_max * (value_bytes_max + 30)  # a batch must fit into a segment
@@ -141,6 +141,7 @@ class Character:
                 "auto.create.topics.enable": "false",
                 "offsets.topic.num.partitions": "2",
                 "offsets.topic.replication.factor": str(min(nodes, 3)),
+                "min.insync.replicas": "2" if nodes >= 3 else "1",
                 "log.flush.interval.messages": "1" if power else str((1 << 63) - 1),
                 **GROUP_SETTINGS,
             },
@@ -167,6 +168,11 @@ class Character:
         )
 
 
+def chance_of(seed: int) -> Random:
+    """All chance of a run; its character is drawn first."""
+    return Random(f"barnabas {seed}")
+
+
 class Simulation:
     def __init__(self, seed: int, options: Options) -> None:
         self.seed = seed
@@ -175,7 +181,7 @@ class Simulation:
         self.loop.set_exception_handler(self._unhandled)
         self.trace = Trace(self.loop.time)
         self.trace.sink = options.sink
-        self._random = Random(f"barnabas {seed}")
+        self._random = chance_of(seed)
         self.character = Character.drawn(self._random, options.nodes)
         self.network = SimulatedNetwork(
             self.loop, Random(self._random.random()), self.trace, drawn_network(self._random)
@@ -248,6 +254,7 @@ class Simulation:
         self.board.is_calm = True
         self.nemesis.heal()
         await self._until(lambda: self.cluster.is_up, "not every node is up")
+        await self._until(self._is_in_sync, "not every replica is in sync")
         before = [participant.progress for participant in self.participants]
         await self._until(
             lambda: all(
@@ -320,6 +327,14 @@ class Simulation:
             if self.clock.monotonic_ms() > end_ms:
                 raise NotLive(f"{complaint}, {LIVENESS_MS_MAX / 1000:.0f} s after the last fault")
             await self.clock.sleep(20)
+
+    def _is_in_sync(self) -> bool:
+        """As every node sees it."""
+        return all(
+            set(state.isr) == set(state.replicas)
+            for broker in self.cluster.brokers
+            for _name, state in broker.controller.image.partitions()
+        )
 
     async def _inspect(self) -> None:
         while True:
