@@ -7,6 +7,11 @@ from random import Random
 
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch import Record, encode_batch
@@ -96,6 +101,12 @@ class Scenario:
         self.cluster.start(self.node)
         await self.until(lambda: self.cluster.is_up)
 
+    async def kill(self) -> None:
+        """The first node's process, and starts it again."""
+        self.cluster.kill(self.node)
+        self.cluster.start(self.node)
+        await self.until(lambda: self.cluster.is_up)
+
     async def restart(self) -> None:
         """The first node, in good order."""
         self.cluster.stop(self.node)
@@ -123,6 +134,16 @@ class Scenario:
         assert response.responses[0].error_code == ErrorCode.NONE, response
         del self.board.topics[topic.id]
 
+    async def delete_records(self, topic: Topic, offset: int) -> None:
+        """All before the offset."""
+        connection = await self.client.leader_connection(topic.name, topic.id, 0)
+        partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=topic.name, partitions=[partition])], timeout_ms=5000
+        )
+        response = await self.client.call(connection, request, 2)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.NONE, response
+
     async def produce(self, topic: Topic, *values: bytes, acks: int = -1, **sequenced: int) -> ErrorCode:
         """One batch into the first partition, once."""
         connection = await self.client.leader_connection(topic.name, topic.id, 0)
@@ -135,7 +156,7 @@ class Scenario:
         return ErrorCode(response.responses[0].partition_responses[0].error_code)
 
     async def read(self, topic: Topic) -> list[bytes]:
-        """All values of the first partition."""
+        """All values of the first partition, which begin at offset 0."""
         partition_id = PartitionId(topic.id, 0)
         reader = Consumer(self.client, self.board, with_sessions=False, name="reader")
         values: dict[int, bytes] = {}
@@ -149,4 +170,5 @@ class Scenario:
 
         await self.patiently(poll)
         self.history.observers.pop()
+        assert sorted(values) == list(range(len(values)))
         return [values[offset] for offset in sorted(values)]

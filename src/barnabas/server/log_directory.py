@@ -46,6 +46,7 @@ class LogDirectory:
         self.was_clean = False  # whether the broker before this one ended in good order
         self._runtime = runtime
         self._lock: Lock | None = None
+        # As they stand in the files, also of logs that are gone since they were written.
         self._recovery_points: dict[TopicPartition, Offset] = {}
         self._log_start_offsets: dict[TopicPartition, Offset] = {}
         self._high_watermarks: dict[TopicPartition, Offset] = {}
@@ -106,6 +107,8 @@ class LogDirectory:
         directory = self._file(name.directory_name)
         if disk.exists(directory) and self._topic_id(directory) not in (None, topic_id):
             self._set_aside(name.directory_name, STRAY_SUFFIX)  # a topic of the same name that was deleted meanwhile
+        if not disk.exists(directory):
+            self._forget_offsets(name)
         if self._topic_id(directory) is None:
             disk.make_directories(directory)
             # Not synced: a crash that takes it loses nothing, for the metadata log knows the id as well.
@@ -126,8 +129,6 @@ class LogDirectory:
 
     def delete_log(self, name: TopicPartition) -> str:
         """Takes the log out of the way at once; its files go with `remove`, given the path that this returns."""
-        for offsets in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
-            offsets.pop(name, None)
         return self._set_aside(name.directory_name, DELETE_SUFFIX)
 
     def remove(self, path: str) -> None:
@@ -160,6 +161,16 @@ class LogDirectory:
         self._high_watermarks = self._write_offsets(
             checkpoint.HIGH_WATERMARK_FILE_NAME, high_watermarks, self._high_watermarks
         )
+
+    def _forget_offsets(self, name: TopicPartition) -> None:
+        """What was written down about a log that is gone must not be taken for that of a new one of the same name."""
+        for file_name, offsets in (
+            (checkpoint.RECOVERY_POINT_FILE_NAME, self._recovery_points),
+            (checkpoint.LOG_START_OFFSET_FILE_NAME, self._log_start_offsets),
+            (checkpoint.HIGH_WATERMARK_FILE_NAME, self._high_watermarks),
+        ):
+            if offsets.pop(name, None) is not None:
+                self._runtime.disk.write_atomically(self._file(file_name), checkpoint.encode_offsets(offsets))
 
     def _write_offsets(
         self, file_name: str, offsets: dict[TopicPartition, Offset], written: dict[TopicPartition, Offset]

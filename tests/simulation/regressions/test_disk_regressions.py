@@ -104,6 +104,31 @@ def test_what_was_in_flight_at_a_crash_is_known_afterwards() -> None:
     Scenario().run(story)
 
 
+@pytest.mark.parametrize("again_before_the_crash", [True, False])
+def test_a_topic_made_again_does_not_begin_where_the_one_before_it_did(again_before_the_crash: bool) -> None:
+    """Offsets are written down by name: those of a deleted topic were taken for its successor's after a crash.
+
+    Then what lay before them, which was all, was thrown away.
+    """
+
+    async def story(scenario: Scenario) -> None:
+        topic = await scenario.create_topic("t")
+        assert await scenario.produce(topic, *[b"old"] * 100) == ErrorCode.NONE
+        await scenario.delete_records(topic, 100)
+        await scenario.clock.sleep(1000)
+        await scenario.delete_topic(topic)
+        if again_before_the_crash:
+            topic = await scenario.create_topic("t")
+            assert await scenario.produce(topic, b"a") == ErrorCode.NONE
+        await scenario.kill()
+        if not again_before_the_crash:
+            topic = await scenario.create_topic("t")
+            assert await scenario.produce(topic, b"a") == ErrorCode.NONE
+        assert await scenario.read(topic) == [b"a"]
+
+    Scenario(settings={"log.flush.offset.checkpoint.interval.ms": "500"}).run(story)
+
+
 class Idempotent:
     """A producer with an id of its own, one record at a time."""
 
