@@ -6,12 +6,14 @@ import itertools
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import group_wire
 import pytest
 from apache_kafka import ApacheKafka, run_tool
 from broker_process import BrokerProcess, wait_until
+from live_consumer_script import differences
 from wire import Wire, create_topic, leaders
 
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, RequestTopicPartitions
@@ -190,3 +192,12 @@ def test_records_are_those_of_kafka(barnabas: BrokerProcess, kafka: ApacheKafka)
     assert [key for key, _value in own if key["type"] == "3"] == [key for key, _value in kafkas if key["type"] == "3"]
     types = {key["type"] for key, _value in own}
     assert types == {"3", "5", "6", "7", "8"}
+
+
+@pytest.mark.parametrize(
+    "name", ["join", "fenced", "bad_requests", "offsets", "upgrade", "upgrade_during_rebalance", "downgrade_static"]
+)
+def test_the_dialogues_are_those_of_kafka(kafka: ApacheKafka, name: str):
+    """What Barnabas answers in them is tested with the rules, and over the wire in tests/clients."""
+    script = Path(__file__).resolve().parents[2] / "tests" / "scripts" / "consumer_groups" / f"{name}.txt"
+    assert differences(script.read_text(encoding="utf-8"), kafka.address) == []

@@ -13,7 +13,7 @@ from random import Random
 
 from barnabas.simulation.cluster import NodeState, SimulatedCluster, SimulatedNode
 from barnabas.simulation.disk import Survival
-from barnabas.simulation.loop import VirtualClock
+from barnabas.simulation.loop import ProcessKilled, VirtualClock
 from barnabas.simulation.network import NetworkProfile, SimulatedNetwork
 
 # How much of each kind a run sees, compared with the others, where it sees it at all.
@@ -181,10 +181,11 @@ class Nemesis:
         def count(done: str) -> None:
             nonlocal left
             left -= done == operation
-            if left == 0:
+            if left == 0 and not self._is_over:
                 disk.on_operation = before
                 if delay_ms == 0:
                     snap()
+                    raise ProcessKilled
                 else:
                     loop.call_later(delay_ms / 1000, snap, context=loop.world)
 

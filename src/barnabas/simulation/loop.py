@@ -31,6 +31,10 @@ class Livelock(Exception):
     """Much is done, and no time passes."""
 
 
+class ProcessKilled(BaseException):
+    """Ends the step in which a process was killed, as far as that can be done from within."""
+
+
 class Process:
     """What lives, sleeps and dies as one. Code belongs to it by running in `context`."""
 

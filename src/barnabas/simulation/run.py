@@ -24,7 +24,7 @@ from barnabas.simulation.consumer import Consumer
 from barnabas.simulation.faults import FaultPlan, Nemesis, drawn_network
 from barnabas.simulation.group_member import GroupMember
 from barnabas.simulation.history import FINAL_READER, History, TopicsListed
-from barnabas.simulation.loop import PROCESS, Deadlock, Livelock, VirtualClock, VirtualLoop
+from barnabas.simulation.loop import PROCESS, Deadlock, Livelock, ProcessKilled, VirtualClock, VirtualLoop
 from barnabas.simulation.network import SimulatedNetwork
 from barnabas.simulation.participants import Administrator, Board, Habits, Participant, Producer
 from barnabas.simulation.trace import Trace
@@ -356,7 +356,7 @@ class Simulation:
 
     def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if not comes_from_disk_fault(error):
+        if not isinstance(error, ProcessKilled) and not comes_from_disk_fault(error):
             self.loop.fail(error if isinstance(error, Violation) else _unexpected(context["message"], error))
 
     def watched_logs(self) -> "WatchedLogs":
