@@ -8,6 +8,7 @@ that only a shard in a test can obey (`consumer`, `restart`, `fail`) are passed 
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import itertools
 import os
@@ -204,6 +205,10 @@ class LiveScript(ConsumerScript):
 
     # Running
 
+    def close(self) -> None:
+        for wire in (self.admin, *(wire for wire, *_rest in self.sent)):
+            wire.close()
+
     def _check(self) -> None:
         """Answers that are there by now; the others come with a later command."""
         waiting, self.sent = self.sent, []
@@ -215,7 +220,7 @@ class LiveScript(ConsumerScript):
                 self.sent.append(entry)
                 continue
             self._answer(pending, self._with_bare_names(pick(response)))
-            wire.socket.close()
+            wire.close()
 
     def _with_bare_names(self, response: Any) -> Any:
         for member in getattr(response, "members", None) or ():
@@ -261,7 +266,8 @@ def without_details(answer: str) -> str:
 
 
 def differences(text: str, address: str) -> list[str]:
-    played = run_script(text, LiveScript(address))
+    with contextlib.closing(LiveScript(address)) as script:
+        played = run_script(text, script)
     return list(difflib.unified_diff(comparable(text), comparable(played), "written", "played", lineterm="", n=2))
 
 
