@@ -8,13 +8,27 @@ from typing import Any, TypeVar
 
 from barnabas.config.broker import BrokerConfig
 from barnabas.consensus.voters import ReplicaKey, Voter, VoterSet
+from barnabas.controller import features, lifecycle, registration
+from barnabas.controller.decision import Decision
+from barnabas.controller.electorate import Electorate
+from barnabas.errors import ErrorCode
 from barnabas.metadata.delta import MetadataDelta
+from barnabas.metadata.ids import new_uuid
 from barnabas.metadata.image import Endpoint, MetadataImage
+from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from barnabas.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
 from barnabas.runtime.interfaces import Disk, Runtime
 from barnabas.server.controller_service import ControllerService
+from barnabas.types import Offset
 
 T = TypeVar("T")
 DIRECTORY = "data"
+CLUSTER_ID = "cluster"
 DIRECTORY_ID = b"directory-id----"
 ENDPOINT = Endpoint("PLAINTEXT", "127.0.0.1", 9092, 0)
 _seeds = itertools.count()  # no two incarnations draw the same ids
@@ -34,7 +48,8 @@ class SteadyClock:
         return float(self.now_ms())
 
     def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Any:
-        raise AssertionError("the controller needs no timer")
+        """Time stands still: what is due later never is."""
+        return asyncio.get_running_loop().call_later(3600, callback)
 
     async def sleep(self, delay_ms: float) -> None:
         raise AssertionError("the controller does not sleep")
@@ -75,17 +90,20 @@ class Controller:
         self.failures: list[Exception] = []
         disk.make_directories(DIRECTORY)
         disk.sync_directory("")  # whoever makes the data directory sees to that it stays
+        self.config = BrokerConfig(overrides or {})
+        self.broker_epoch = -1  # given at start
+        self.runtime = Runtime(
+            clock=SteadyClock(),
+            disk=disk,
+            network=None,  # type: ignore[arg-type]
+            random=Random(next(_seeds)),
+            offload=self.offload,
+        )
         self.service = ControllerService(
-            config=BrokerConfig(overrides or {}),
-            runtime=Runtime(
-                clock=SteadyClock(),
-                disk=disk,
-                network=None,  # type: ignore[arg-type]
-                random=Random(next(_seeds)),
-                offload=self.offload,
-            ),
+            config=self.config,
+            runtime=self.runtime,
             directory=DIRECTORY,
-            cluster_id="cluster",
+            cluster_id=CLUSTER_ID,
             voters=VoterSet([Voter(ReplicaKey(1))]),
             peers=None,  # type: ignore[arg-type]
             on_change=lambda delta, image: self.changes.append((delta, image)),
@@ -93,8 +111,35 @@ class Controller:
         )
 
     async def start(self) -> "Controller":
-        await self.service.start(directory_ids=(DIRECTORY_ID,), endpoints=(ENDPOINT,))
+        """As the active controller of one node, whose broker has registered and may lead."""
+        self.service.start()
+        registered = await self.service.submit(self._register)
+        assert registered.error_code == ErrorCode.NONE, registered
+        self.broker_epoch = registered.broker_epoch
+        await self.service.submit(self._heartbeat)
         return self
+
+    def _register(self, image: MetadataImage, next_offset: Offset) -> Decision[BrokerRegistrationResponse]:
+        request = BrokerRegistrationRequest(
+            broker_id=1,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=new_uuid(self.runtime.random),
+            listeners=[Listener(name=ENDPOINT.listener, host=ENDPOINT.host, port=ENDPOINT.port)],
+            features=[
+                Feature(name=each.name, min_supported_version=each.min_version, max_supported_version=each.max_version)
+                for each in features.SUPPORTED
+            ],
+            rack=self.config.broker_rack,
+            log_dirs=[DIRECTORY_ID],
+        )
+        electorate = Electorate(image, self.config)
+        return registration.register_broker(electorate, self.service.sessions, request, CLUSTER_ID, next_offset, 0)
+
+    def _heartbeat(self, image: MetadataImage, next_offset: Offset) -> Decision[BrokerHeartbeatResponse]:
+        request = BrokerHeartbeatRequest(
+            broker_id=1, broker_epoch=self.broker_epoch, current_metadata_offset=self.broker_epoch
+        )
+        return lifecycle.heartbeat(Electorate(image, self.config), self.service.sessions, request, next_offset, 0)
 
     @property
     def image(self) -> MetadataImage:

@@ -14,7 +14,9 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.record_batch import Record, encode_batch
 from barnabas.runtime.interfaces import Address
 from barnabas.runtime.memory_disk import MemoryDisk
-from barnabas.server.context import RequestContext
+from barnabas.server.context import ListenerKind, RequestContext
+from barnabas.server.controller_channel import ControllerChannel
+from barnabas.server.producer_ids import ProducerIds
 from barnabas.types import TopicPartition
 
 
@@ -36,6 +38,10 @@ class FakePartitions(dict[tuple[str, int], FakePartition]):
         return iter(self.values())
 
 
+class Registered:
+    epoch = -1
+
+
 class FakeDirectory:
     path = "data"
 
@@ -55,9 +61,13 @@ class PartsBroker:
         self.runtime = self.controller._runtime
         self.partitions = FakePartitions()
         self.directory = FakeDirectory()
+        self.controller_channel = ControllerChannel(self)  # type: ignore[arg-type]
+        self.producer_ids = ProducerIds(self)  # type: ignore[arg-type]
+        self.lifecycle = Registered()
 
     async def start(self) -> "PartsBroker":
         await self._controller.start()
+        self.lifecycle.epoch = self._controller.broker_epoch
         return self
 
     def advertised(self, context: RequestContext) -> Address:
@@ -82,6 +92,7 @@ async def call(handler: Any, broker: PartsBroker, request: Message, version: int
         api_version=version,
         correlation_id=1,
         client_id="test",
+        listener=ListenerKind.BROKERS,
         local_address=("dialled", 1234),
         peer_address=("127.0.0.1", 5),
     )

@@ -42,7 +42,12 @@ def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     up.add_argument("--memory", action="store_true", help="keep everything in memory and leave nothing behind")
     up.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     up.add_argument("--port", type=_port, default=9092, help="port to listen on, 0 for a free one (default: 9092)")
-    up.add_argument("--node-id", type=int, default=1, metavar="N", help="number of this node (default: 1)")
+    up.add_argument(
+        "--brokers", type=_count, default=1, metavar="N", help="how many brokers, one process each (default: 1)"
+    )
+    up.add_argument(
+        "--node-id", type=int, default=1, metavar="N", help="number of this node, or of the first one (default: 1)"
+    )
     _add_common(up)
 
 
@@ -94,6 +99,12 @@ def _add_common(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of brokers")
+    return int(text)
+
+
 def _port(text: str) -> int:
     if not text.isdigit() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 0 to 65535 is wanted")
@@ -111,4 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return simulate.simulate(options)
     from barnabas.cli import serve
 
+    if options.command == "up" and options.brokers > 1:
+        from barnabas.cli import supervise
+
+        return supervise.up(options)
     return serve.up(options) if options.command == "up" else serve.broker(options)

@@ -90,11 +90,17 @@ async def _run(config: BrokerConfig, memory: bool) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
     node = Broker(config, system_runtime(loop, disk))
-    await node.start()
+    asked_to_stop = asyncio.ensure_future(asked.wait())
+    starting = asyncio.ensure_future(node.start())
+    await asyncio.wait((starting, asked_to_stop), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():  # for instance, the other voters are not there yet
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return 0
+    starting.result()
     with contextlib.nullcontext() if memory else _pid_file(config):
         _quieten_garbage_collector()
         print("ready", ",".join(f"{_bracketed(host)}:{port}" for host, port in node.addresses), flush=True)
-        asked_to_stop = asyncio.ensure_future(asked.wait())
         await asyncio.wait((asked_to_stop, node.failed), return_when=asyncio.FIRST_COMPLETED)
         asked_to_stop.cancel()
         await node.stop()

@@ -41,6 +41,7 @@ class Waiting(NamedTuple):
     correlation_id: int
     answer: "asyncio.Future[Any]"
     timer: Timer
+    handle: Callable[[Any], None] | None = None  # see `request_and_handle`
 
 
 class ClientConnection:
@@ -72,6 +73,18 @@ class ClientConnection:
 
     def request(self, message: Message, version: int, timeout_ms: float) -> "asyncio.Future[Any]":
         """Sends at once. The answer owns its bytes."""
+        return self._send(message, version, timeout_ms, None)
+
+    def request_and_handle(
+        self, message: Message, version: int, handle: Callable[[Any], None], timeout_ms: float
+    ) -> "asyncio.Future[None]":
+        """As `request`; `handle` is given the answer in the moment of its arrival, with records that lie in the buffer
+        of the connection and are valid until it returns. What it raises is what the future raises."""
+        return self._send(message, version, timeout_ms, handle)
+
+    def _send(
+        self, message: Message, version: int, timeout_ms: float, handle: Callable[[Any], None] | None
+    ) -> "asyncio.Future[Any]":
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.is_closed:
             answer.set_exception(ConnectionLost("the connection is closed"))
@@ -83,7 +96,7 @@ class ClientConnection:
         message.encode(frame, version)
         frame[:SIZE_BYTES] = (len(frame) - SIZE_BYTES).to_bytes(SIZE_BYTES, "big")
         timer = self._clock.call_later(timeout_ms, lambda: self.close(RequestTimedOut(f"no answer in {timeout_ms} ms")))
-        self._waiting.append(Waiting(api_key, version, self._correlation_id, answer, timer))
+        self._waiting.append(Waiting(api_key, version, self._correlation_id, answer, timer, handle))
         self._unsent.append(memoryview(frame))
         if len(self._unsent) == 1:
             self._write()
@@ -116,15 +129,29 @@ class ClientConnection:
     def _answered(self, frame: memoryview) -> None:
         if not self._waiting:
             raise DecodeError("an answer to nothing")
-        api_key, version, asked_id, answer, timer = self._waiting.popleft()
+        api_key, version, asked_id, answer, timer, handle = self._waiting.popleft()
         timer.cancel()
         correlation_id, position = decode_response_header(frame, 0, response_header_version(api_key, version))
         if correlation_id != asked_id:
             raise DecodeError(f"an answer to request {correlation_id} where one to {asked_id} was due")
+        if handle is not None:
+            response, _end = apis.response_class(api_key).decode(frame, position, version)
+            self._hand_over(response, handle, answer)
+            return
         # The frame's buffer belongs to the reader, and whoever awaits runs later: the records need a copy of their own.
         response, _end = apis.response_class(api_key).decode(memoryview(bytearray(frame)), position, version)
         if not answer.done():
             answer.set_result(response)
+
+    def _hand_over(self, response: Any, handle: Callable[[Any], None], answer: "asyncio.Future[None]") -> None:
+        if answer.done():
+            return
+        try:
+            handle(response)
+        except Exception as error:  # whoever waits for the answer hears of it
+            answer.set_exception(error)
+        else:
+            answer.set_result(None)
 
     def _write(self) -> None:
         unsent = self._unsent

@@ -6,8 +6,8 @@ Defaults are Kafka's except where one node must be able to start from nothing: `
 
 from collections.abc import Mapping
 
-from barnabas.config.coordinator import CoordinatorConfig
 from barnabas.config.endpoints import ENDPOINTS, PROTOCOL_MAP, SERVERS, UPPER_CASE, VOTERS, Endpoint, Server, Voter
+from barnabas.config.replication import ReplicationConfig
 from barnabas.config.setting import DISTINCT, Update, boolean, double, integer, long, names, string
 from barnabas.config.validation import (
     ConfigError,
@@ -26,7 +26,7 @@ LONG_MAX = (1 << 63) - 1
 CLUSTER_WIDE = Update.CLUSTER_WIDE
 
 
-class BrokerConfig(CoordinatorConfig):
+class BrokerConfig(ReplicationConfig):
     """Built from what was set in the file or on the command line, and later from dynamic values too. Immutable."""
 
     # Who the node is
@@ -84,6 +84,13 @@ class BrokerConfig(CoordinatorConfig):
         (),
         notation=SERVERS,
         help="Addresses at which the metadata quorum is found, as host:port.",
+    )
+
+    broker_session_timeout_ms: int = integer(
+        "broker.session.timeout.ms", 9_000, help="A broker of which nothing was heard for so long is fenced."
+    )
+    broker_heartbeat_interval_ms: int = integer(
+        "broker.heartbeat.interval.ms", 2_000, help="How often a broker tells the controller that it lives."
     )
 
     # Where it keeps its files
@@ -413,16 +420,18 @@ class BrokerConfig(CoordinatorConfig):
             raise ConfigError(f"inter.broker.listener.name: {name!r} is not allowed; listeners has no such name")
 
     def _check_quorum(self) -> None:
-        """One node is its whole cluster: whatever the file says of others cannot be meant."""
         if set(self.process_roles) != {"broker", "controller"}:
+            raise ConfigError("process.roles: a node must be both broker and controller yet")
+        if len(self.controller_quorum_bootstrap_servers) > 1 and not self.controller_quorum_voters:
             raise ConfigError(
-                "process.roles: a node must be both broker and controller; clusters are not available yet"
+                "controller.quorum.bootstrap.servers: name the voters in controller.quorum.voters instead"
             )
-        others = [voter for voter in self.controller_quorum_voters if voter.node_id != self.node_id]
-        if others:
-            raise ConfigError(f"controller.quorum.voters: {others[0]} is another node; clusters are not available yet")
-        if len(self.controller_quorum_bootstrap_servers) > 1:
-            raise ConfigError("controller.quorum.bootstrap.servers: there is one node; clusters are not available yet")
+        if self.controller_quorum_voters and self.node_id not in {
+            each.node_id for each in self.controller_quorum_voters
+        }:
+            raise ConfigError(f"controller.quorum.voters: node {self.node_id} must be among the voters yet")
+        if len(self.controller_quorum_voters) > 1 and not self.controller_listener_names:
+            raise ConfigError("controller.listener.names: several voters need a listener to speak on")
         listening = {endpoint.listener_name for endpoint in self.listeners}
         for name in self.controller_listener_names:
             if name not in listening:

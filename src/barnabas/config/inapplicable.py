@@ -20,7 +20,7 @@ _NAMES_BY_REASON = {
     """,
     "a broker is one process with one event loop and has no such threads": """
         background.threads group.coordinator.background.threads group.coordinator.threads num.io.threads
-        num.network.threads num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads
+        num.network.threads num.replica.fetchers num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads
     """,
     "a waiting request is an object that ends by itself; nothing is ever purged": """
         delete.records.purgatory.purge.interval.requests fetch.purgatory.purge.interval.requests
@@ -29,7 +29,7 @@ _NAMES_BY_REASON = {
     "it names a Java class, which a Python broker cannot load": """
         alter.config.policy.class.name authorizer.class.name client.quota.callback.class config.providers
         create.topic.policy.class.name kafka.metrics.polling.interval.secs kafka.metrics.reporters metric.reporters
-        principal.builder.class replica.selector.class sasl.client.callback.handler.class
+        principal.builder.class sasl.client.callback.handler.class
         sasl.login.callback.handler.class sasl.login.class sasl.oauthbearer.jwt.retriever.class
         sasl.oauthbearer.jwt.validator.class sasl.server.callback.handler.class security.providers
         ssl.engine.factory.class ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation
@@ -143,15 +143,13 @@ _NAMES_BY_REASON = {
         metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
         metadata.max.retention.bytes metadata.max.retention.ms
     """,
-    "clusters of several nodes are not available yet": """
-        auto.leader.rebalance.enable broker.heartbeat.interval.ms broker.session.timeout.ms
-        controlled.shutdown.enable controller.quorum.append.linger.ms controller.quorum.auto.join.enable
+    "it has one fixed value here, or belongs to a part of clusters that is not built yet": """
+        auto.leader.rebalance.enable controlled.shutdown.enable controller.quorum.append.linger.ms
+        controller.quorum.auto.join.enable
         controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
         controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
         controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
         controller.socket.timeout.ms initial.broker.registration.timeout.ms leader.imbalance.check.interval.seconds
-        num.replica.fetchers replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
-        replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.lag.time.max.ms replica.socket.timeout.ms
         request.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     """,
     "this limit is not enforced yet": """

@@ -19,6 +19,7 @@ from barnabas.protocol.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
     CRC_START,
+    HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
     BatchHeader,
@@ -27,6 +28,7 @@ from barnabas.protocol.record_batch import (
     crc_matches,
     decode_records,
     read_header,
+    recompress,
 )
 from barnabas.types import NO_OFFSET, NO_TIMESTAMP_MS, Offset
 
@@ -185,6 +187,14 @@ def clear_append_time(batch: memoryview) -> None:
     _CRC.pack_into(batch, CRC_START - _CRC.size, crc32c(batch[CRC_START:]))
 
 
+def own_copy(batch: memoryview, header: BatchHeader, rules: AppendRules) -> memoryview:
+    """A batch that may be written to, in the codec that the topic asks for."""
+    codec = rules.codec
+    if codec is not None and codec != header.codec and not header.is_control:
+        return memoryview(recompress(batch, codec, level=rules.codec_level))
+    return memoryview(bytearray(batch))
+
+
 def malformed(batches: memoryview) -> AppendInfo:
     """The answer to bytes that do not begin with a whole batch of format 2."""
     try:
@@ -221,3 +231,25 @@ def _is_cut_short(data: memoryview) -> bool:
     if len(data) <= _MAGIC_POSITION:
         return True
     return data[_MAGIC_POSITION] <= 2 and LOG_OVERHEAD_BYTES + length > len(data)
+
+
+def check_replicated(batches: memoryview, next_offset: Offset) -> tuple[list[BatchHeader], ErrorCode, str | None]:
+    """The headers of whole batches from the leader that may be appended behind one another, and what ends them."""
+    headers: list[BatchHeader] = []
+    position = 0
+    while len(batches) - position >= HEADER_BYTES:
+        try:
+            header = read_header(batches, position)
+        except InvalidRecordBatch as problem:
+            return headers, ErrorCode.CORRUPT_MESSAGE, str(problem)
+        if position + header.size_bytes > len(batches):
+            break
+        if not crc_matches(batches, position, header):
+            return headers, ErrorCode.CORRUPT_MESSAGE, "the CRC does not match"
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
+            problem_found = f"offset {header.base_offset} where {next_offset} comes next"
+            return headers, ErrorCode.OFFSET_OUT_OF_RANGE, problem_found
+        headers.append(header)
+        next_offset = header.next_offset
+        position += header.size_bytes
+    return headers, ErrorCode.NONE, None

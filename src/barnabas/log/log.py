@@ -16,9 +16,11 @@ from barnabas.log.append import (
     AppendRules,
     check_batch,
     check_client_batch,
+    check_replicated,
     check_surplus,
     clear_append_time,
     malformed,
+    own_copy,
 )
 from barnabas.log.checkpoint import PARTITION_METADATA_FILE_NAME
 from barnabas.log.file_range import FileRange
@@ -30,22 +32,20 @@ from barnabas.log.producer_state import PRODUCER_ID_EXPIRATION_MS, CompletedTran
 from barnabas.log.reader import Reader
 from barnabas.log.recovery import LoadedLog, LoadRequest, keep_topic_id, load
 from barnabas.log.retention import expired_count
+from barnabas.log.rolling import has_room
 from barnabas.log.segment import Segment
 from barnabas.log.segments import Segments
 from barnabas.log.time_lookup import TimeLookup, TimestampOffset
 from barnabas.log.transaction_index import AbortedTransaction
 from barnabas.protocol.record_batch import (
     CODEC_MASK,
-    HEADER_BYTES,
     INT32_MAX,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
     BatchHeader,
     InvalidRecordBatch,
     assign,
-    crc_matches,
     read_header,
-    recompress,
     set_append_time,
 )
 from barnabas.runtime.interfaces import Disk
@@ -219,7 +219,7 @@ class Log:
             return refused
         if batches.readonly or (rules.codec is not None and header[5] & CODEC_MASK != rules.codec):
             try:
-                batches = self._own_copy(batches, header)
+                batches = own_copy(batches, header, rules)
             except InvalidRecordBatch as problem:
                 return AppendInfo.failed(ErrorCode.INVALID_RECORD, str(problem))
             if len(batches) > rules.max_message_bytes:
@@ -244,28 +244,57 @@ class Log:
             return  # it would have been refused anyway
 
     def append_as_follower(self, batches: memoryview, now_ms: int) -> AppendInfo:
-        """Appends what the leader has, offsets and all; a batch cut short at the end is left for the next fetch."""
+        """Appends what the leader has, offsets and all; a batch cut short at the end is left for the next fetch.
+
+        What comes before a bad batch is appended. One write for all that goes into the same segment.
+        """
         first_offset = self.log_end_offset
-        position = 0
-        while len(batches) - position >= HEADER_BYTES:
-            try:
-                header = read_header(batches, position)
-            except InvalidRecordBatch as problem:
-                return AppendInfo.failed(ErrorCode.CORRUPT_MESSAGE, str(problem))
-            end = position + header.size_bytes
-            if end > len(batches):
-                break
-            if not crc_matches(batches, position, header):
-                return AppendInfo.failed(ErrorCode.CORRUPT_MESSAGE, "the CRC does not match")
-            base_offset = header.base_offset
-            if base_offset < self.log_end_offset or header.last_offset_delta < 0:
-                return AppendInfo.failed(
-                    ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {base_offset} where {self.log_end_offset} comes next"
-                )
-            batch = batches[position:end]
-            self._write(batch, header, base_offset, header.leader_epoch, header.max_timestamp_ms, now_ms)
-            position = end
+        headers, error, problem = check_replicated(batches, first_offset)
+        written = position = 0
+        while written < len(headers):
+            run = self._run(headers[written:] if written else headers, now_ms)
+            size_bytes = sum(header.size_bytes for header in run)
+            self._write_run(batches[position : position + size_bytes], run)
+            written += len(run)
+            position += size_bytes
+        if error != ErrorCode.NONE:
+            return AppendInfo.failed(error, problem)
         return AppendInfo(ErrorCode.NONE, first_offset, self.log_end_offset, NO_TIMESTAMP_MS, self.log_start_offset)
+
+    def _run(self, headers: list[BatchHeader], now_ms: int) -> list[BatchHeader]:
+        """As many of the batches, one at least, as go into the segment of the first of them, which is then active."""
+        first = headers[0]
+        if self._needs_recovery or self._flusher.has_failed:
+            self._refuse()
+        size_bytes, base_offset, last_offset = first.size_bytes, first.base_offset, first.last_offset
+        segment = self._segment_for(size_bytes, base_offset, last_offset, first.max_timestamp_ms, now_ms)
+        rules = self._rules
+        age_start_ms = segment.age_start_ms() if segment.size_bytes else first.max_timestamp_ms
+        if age_start_ms is None:
+            return headers[:1]
+        size_bytes = segment.size_bytes
+        for count, header in enumerate(headers):
+            size_bytes += header.size_bytes
+            age_ms = header.max_timestamp_ms - age_start_ms
+            added_bytes = size_bytes - segment.size_bytes
+            if count > 0 and not has_room(segment, rules, added_bytes, header.last_offset, age_ms):
+                return headers[:count]
+        return headers
+
+    def _write_run(self, batches: memoryview, run: list[BatchHeader]) -> None:
+        segment = self._segments.active
+        position = start = segment.append(batches, len(batches))
+        for header in run:
+            size_bytes = header.size_bytes
+            base_offset = header.base_offset
+            segment.appended(position, size_bytes, base_offset, header.last_offset, header.max_timestamp_ms)
+            self.log_end_offset = header.next_offset
+            if header.leader_epoch > self.leader_epochs.latest_epoch:
+                self.assign_leader_epoch(header.leader_epoch, base_offset)
+            if header.has_producer_id:
+                batch = batches[position - start : position - start + size_bytes]
+                self._count_producer(segment, batch, header, base_offset, header.max_timestamp_ms)
+            position += size_bytes
 
     def _write(
         self,
@@ -277,7 +306,7 @@ class Log:
         now_ms: int,
     ) -> None:
         if self._needs_recovery or self._flusher.has_failed:
-            raise OSError(errno.EIO, "the disk failed here before; the log must be opened anew", self.directory)
+            self._refuse()
         size_bytes = len(batch)
         last_offset = base_offset + header[6]
         segment = self._segment_for(size_bytes, base_offset, last_offset, max_timestamp_ms, now_ms)
@@ -287,23 +316,24 @@ class Log:
         if leader_epoch > self.leader_epochs.latest_epoch:
             self.assign_leader_epoch(leader_epoch, base_offset)
         if header[9] >= 0:
-            marker = marker_in(batch) if header.is_control else None
-            completed = self.producers.append(header, base_offset, timestamp_ms=max_timestamp_ms, marker=marker)
-            if completed is not None and completed.aborted:
-                self._index_aborted(segment, completed)
+            self._count_producer(segment, batch, header, base_offset, max_timestamp_ms)
+
+    def _refuse(self) -> None:
+        raise OSError(errno.EIO, "the disk failed here before; the log must be opened anew", self.directory)
+
+    def _count_producer(
+        self, segment: Segment, batch: memoryview, header: BatchHeader, base_offset: Offset, max_timestamp_ms: int
+    ) -> None:
+        marker = marker_in(batch) if header.is_control else None
+        completed = self.producers.append(header, base_offset, timestamp_ms=max_timestamp_ms, marker=marker)
+        if completed is not None and completed.aborted:
+            self._index_aborted(segment, completed)
 
     def _index_aborted(self, segment: Segment, completed: CompletedTransaction) -> None:
         producer_id, first_offset, last_offset, _, last_stable_offset = completed
         self._needs_recovery = True  # unless the entry gets written: the marker is in the log already
         segment.transaction_index.append(AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset))
         self._needs_recovery = False
-
-    def _own_copy(self, batch: memoryview, header: BatchHeader) -> memoryview:
-        """A batch that may be written to, in the codec that the topic asks for."""
-        codec = self._rules.codec
-        if codec is not None and codec != header.codec and not header.is_control:
-            return memoryview(recompress(batch, codec, level=self._rules.codec_level))
-        return memoryview(bytearray(batch))
 
     def _check_producer(self, batch: memoryview, header: BatchHeader, origin: AppendOrigin) -> AppendInfo | None:
         if header.is_control:
@@ -339,14 +369,9 @@ class Log:
         if age_start_ms is None or age_start_ms < 0:
             age_start_ms = segment.age_start_ms()
         age_ms = now_ms - segment.created_ms if age_start_ms is None else max_timestamp_ms - age_start_ms
-        if (
-            segment.size_bytes + size_bytes > rules.segment_bytes
-            or age_ms > rules.segment_ms - segment.roll_jitter_ms
-            or last_offset - segment.base_offset > INT32_MAX
-            or not segment.has_index_room(size_bytes)
-        ):
-            return self.roll(now_ms, base_offset)
-        return segment
+        if has_room(segment, rules, size_bytes, last_offset, age_ms):
+            return segment
+        return self.roll(now_ms, base_offset)
 
     def roll(self, now_ms: int, base_offset: Offset = 0) -> Segment:
         """Finishes the active segment and begins the next one. An empty one stays, where its name still fits."""

@@ -1,10 +1,11 @@
-"""The connections of one broker: lets them in, counts them, and ends those that are idle.
+"""The connections of one kind of listener: lets them in, counts them, and ends those that are idle.
 
 Always holds: at most `max.connections` are open, and at most `max.connections.per.ip` from one address. One sweep
 looks after all idle times, so that a connection costs no timer of its own.
 """
 
 import logging
+from collections.abc import Callable
 
 from barnabas.runtime.frame_reader import FrameBuffers
 from barnabas.runtime.interfaces import Address, Listener, Runtime, Socket, Timer
@@ -17,8 +18,16 @@ IDLE_SWEEPS_PER_TIMEOUT = 4  # an idle connection lives at most a quarter longer
 
 
 class Acceptor:
-    def __init__(self, *, dispatcher: Dispatcher, runtime: Runtime, limits: "Limits") -> None:
+    def __init__(
+        self,
+        *,
+        dispatcher: Dispatcher,
+        runtime: Runtime,
+        limits: "Limits",
+        on_closed: Callable[[Address], None] | None = None,
+    ) -> None:
         self._dispatcher = dispatcher
+        self._on_closed = on_closed  # told the address of a peer that left
         self._runtime = runtime
         self.limits = limits
         self._buffers = FrameBuffers()
@@ -80,6 +89,8 @@ class Acceptor:
         self._per_address[address] -= 1
         if self._per_address[address] == 0:
             del self._per_address[address]
+        if self._on_closed is not None:
+            self._on_closed(connection.socket.peer_address)
 
     def _sweep_later(self) -> None:
         delay_ms = self.limits.idle_ms_max / IDLE_SWEEPS_PER_TIMEOUT

@@ -14,19 +14,28 @@ from barnabas.consensus.voters import ReplicaKey, Voter, VoterSet
 from barnabas.log.log import Log
 from barnabas.metadata.delta import MetadataDelta
 from barnabas.metadata.image import Endpoint, MetadataImage, ResourceType
+from barnabas.protocol.checksum import crc32c
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.runtime.interfaces import Address, Runtime
 from barnabas.server.acceptor import Acceptor, Limits
-from barnabas.server.context import RequestContext
+from barnabas.server.alter_partition import PURPOSE as ALTER_PARTITION_PURPOSE
+from barnabas.server.alter_partition import InSyncChanges
+from barnabas.server.broker_lifecycle import BrokerLifecycle
+from barnabas.server.context import ListenerKind, RequestContext
+from barnabas.server.controller_channel import ControllerChannel
 from barnabas.server.controller_service import ControllerService
 from barnabas.server.dispatch import Dispatcher
+from barnabas.server.fetcher import PURPOSE as REPLICA_FETCH_PURPOSE
+from barnabas.server.fetcher import Fetchers
 from barnabas.server.group_coordinator import GroupCoordinator
 from barnabas.server.log_directory import LogDirectory
 from barnabas.server.maintenance import Maintenance
 from barnabas.server.partitions import Partitions
 from barnabas.server.peers import Peers
+from barnabas.server.producer_ids import ProducerIds
+from barnabas.server.replica_fetch import ReplicaSessions
 from barnabas.server.telemetry import ClientTelemetry
-from barnabas.types import BrokerId
+from barnabas.types import BrokerId, uuid_text
 
 logger = logging.getLogger(__name__)
 
@@ -40,24 +49,49 @@ class Broker:
         self.runtime = runtime
         self.node_id = config.node_id
         self.cluster_id = ""  # known once the directory is open
-        self.addresses: list[Address] = []  # as bound, in the order of `listeners`
+        self._bound: list[ListenerAddress] = []  # the listeners for clients and brokers, with their real ports
         self.failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self.directory = LogDirectory(runtime, config.data_directory)
-        self.partitions = Partitions(node_id=config.node_id, directory=self.directory, config=config, runtime=runtime)
-        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.random)
-        self.acceptor = Acceptor(dispatcher=Dispatcher(self), runtime=runtime, limits=limits_of(config))
         self.peers = Peers(node_id=config.node_id, runtime=runtime, address_of=self._address_of)
+        self.fetchers = Fetchers(
+            node_id=config.node_id,
+            peers=self.peers,
+            config=lambda: self.config,
+            broker_epoch=lambda: self.lifecycle.epoch,
+            clock=runtime.clock,
+        )
+        self.in_sync_changes = InSyncChanges(
+            node_id=config.node_id,
+            broker_epoch=lambda: self.lifecycle.epoch,
+            send=lambda request: self.controller_channel.request(request, ALTER_PARTITION_PURPOSE),
+            clock=runtime.clock,
+        )
+        self.partitions = Partitions(
+            node_id=config.node_id,
+            directory=self.directory,
+            config=config,
+            runtime=runtime,
+            fetchers=self.fetchers,
+            in_sync_changes=self.in_sync_changes,
+        )
+        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.random)
+        self.replica_sessions = ReplicaSessions(runtime.random)
+        self.acceptor = self._acceptor(ListenerKind.BROKERS)
+        self.controller_acceptor = self._acceptor(ListenerKind.CONTROLLERS)
         self.groups = GroupCoordinator(self)
         self.telemetry = ClientTelemetry(runtime)
         self.maintenance = Maintenance(self)
+        self.controller_channel = ControllerChannel(self)
+        self.producer_ids = ProducerIds(self)
         self.controller: ControllerService
+        self.lifecycle: BrokerLifecycle
 
     async def start(self) -> None:
         self.directory.open()
         try:
-            identity = self.directory.identify(self.node_id)
+            identity = self.directory.identify(self.node_id, cluster_id_of(self.config))
             self.cluster_id = identity.cluster_id
-            self.addresses = [self.acceptor.listen(each.host, each.port) for each in self.config.listeners]
+            self._listen()
             self.controller = ControllerService(
                 config=self.config,
                 runtime=self.runtime,
@@ -69,8 +103,12 @@ class Broker:
                 on_failure=self._failed,
                 clean_shutdown=self.directory.was_clean,
             )
-            await self.controller.start(directory_ids=(identity.directory_id,), endpoints=self._endpoints())
+            self.controller_acceptor.start()
+            self.controller.start()
+            self.lifecycle = BrokerLifecycle(self, directory_ids=(identity.directory_id,), endpoints=self._endpoints())
+            await self.lifecycle.start()
         except BaseException:
+            self.controller_acceptor.close()
             self.acceptor.close()
             self.directory.close(clean=False)
             raise
@@ -80,10 +118,14 @@ class Broker:
         logger.info("node %d of cluster %s serves at %s", self.node_id, self.cluster_id, self.addresses)
 
     async def stop(self) -> None:
+        await self.lifecycle.stop()
         self.acceptor.close()
         self.groups.close()
         await self.maintenance.stop()
+        await self.fetchers.stop()
+        await self.in_sync_changes.stop()
         await self.controller.stop()
+        self.controller_acceptor.close()
         self.peers.close()
         logs = self.partitions.logs()
         for partition in self.partitions:
@@ -92,7 +134,7 @@ class Broker:
         self.directory.write_checkpoints(logs)
         self.directory.write_high_watermarks(logs)
         clean = all_closed and self.controller.failure is None
-        self.directory.close(clean=clean, broker_epoch=self.controller.broker_epoch)
+        self.directory.close(clean=clean, broker_epoch=self.lifecycle.epoch)
         logger.info("node %d stopped", self.node_id)
 
     def advertised(self, context: RequestContext) -> Address:
@@ -101,6 +143,30 @@ class Broker:
             endpoint = self.config.advertised_listeners[0]
             return endpoint.host, endpoint.port
         return context.local_address
+
+    def _acceptor(self, kind: ListenerKind) -> Acceptor:
+        return Acceptor(
+            dispatcher=Dispatcher(self, kind),
+            runtime=self.runtime,
+            limits=limits_of(self.config),
+            on_closed=self._connection_closed if kind is ListenerKind.CONTROLLERS else None,
+        )
+
+    def _connection_closed(self, peer_address: Address) -> None:
+        self.controller.sessions_watch.connection_closed(peer_address)
+
+    def _listen(self) -> None:
+        for each in self.config.listeners:
+            if each.listener_name in self.config.controller_listener_names:
+                self.controller_acceptor.listen(each.host, each.port)
+            else:
+                host, port = self.acceptor.listen(each.host, each.port)
+                self._bound.append(ListenerAddress(each.listener_name, host, port))
+
+    @property
+    def addresses(self) -> list[Address]:
+        """Where clients reach it, as bound, in the order of `listeners`."""
+        return [(each.host, each.port) for each in self._bound]
 
     # What the metadata says
 
@@ -123,12 +189,21 @@ class Broker:
         self.fetch_sessions.slots = self.config.max_incremental_fetch_session_cache_slots
         self.partitions.reconfigure(self.config, image)
 
-    def _address_of(self, node_id: BrokerId, _purpose: str) -> Address | None:
-        """Where another voter listens."""
+    def _address_of(self, node_id: BrokerId, purpose: str) -> Address | None:
+        """Where another broker listens for brokers, or another voter for voters."""
+        if purpose == REPLICA_FETCH_PURPOSE:
+            return self._broker_address(node_id)
         for voter in self.config.controller_quorum_voters:
             if voter.node_id == node_id:
                 return voter.host, voter.port
         return None
+
+    def _broker_address(self, node_id: BrokerId) -> Address | None:
+        known = self.controller.image.brokers.get(node_id)
+        if known is None or not known.endpoints:
+            return None
+        endpoint = known.endpoint(self.config.inter_broker_listener_name or "") or known.endpoints[0]
+        return endpoint.host, endpoint.port
 
     def _failed(self, error: Exception) -> None:
         if not self.failed.done():
@@ -136,13 +211,9 @@ class Broker:
 
     def _endpoints(self) -> tuple[Endpoint, ...]:
         """What other nodes and the metadata log know of this one."""
-        bound = (
-            ListenerAddress(listener.listener_name, host, port)
-            for listener, (host, port) in zip(self.config.listeners, self.addresses, strict=True)
-        )
         return tuple(
             Endpoint(each.listener_name, each.host, each.port, SECURITY_PROTOCOL_PLAINTEXT)
-            for each in self.config.advertised_listeners or bound
+            for each in self.config.advertised_listeners or self._bound
         )
 
 
@@ -156,6 +227,15 @@ def close_all(logs: Iterable[Log]) -> bool:
             logger.error("%s: cannot be closed, and will be recovered at the next start: %s", log.directory, error)
             all_closed = False
     return all_closed
+
+
+def cluster_id_of(config: BrokerConfig) -> str | None:
+    """Nodes that start a cluster together must agree on its id before they have met: it follows from the voters that
+    all of them name. None for a node alone: then chance may decide."""
+    if len(config.controller_quorum_voters) < 2:
+        return None
+    named = ",".join(sorted(str(voter) for voter in config.controller_quorum_voters))
+    return uuid_text(b"".join(crc32c(f"{part} {named}".encode()).to_bytes(4, "big") for part in range(4)))
 
 
 def voters_of(config: BrokerConfig) -> VoterSet:

@@ -116,8 +116,12 @@ class Connection:
             if not done.cancelled() and done.exception() is not None:
                 logger.error("a request failed after its client had left", exc_info=done.exception())
             return
-        if done.cancelled() or done.exception() is not None:
-            logger.error("request %s failed", reply.name, exc_info=None if done.cancelled() else done.exception())
+        failure = None if done.cancelled() else done.exception()
+        if isinstance(failure, CloseConnection):
+            self.close(str(failure))
+            return
+        if done.cancelled() or failure is not None:
+            logger.error("request %s failed", reply.name, exc_info=failure)
             self.close(f"internal error in {reply.name}")
             return
         reply.response = done.result()

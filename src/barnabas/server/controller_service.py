@@ -22,23 +22,23 @@ from typing import NamedTuple, TypeVar
 from barnabas.config.broker import BrokerConfig
 from barnabas.consensus.raft import Timeouts
 from barnabas.consensus.voters import ReplicaKey, VoterSet
-from barnabas.controller import bootstrap, brokers
+from barnabas.controller import bootstrap, brokers, lifecycle
 from barnabas.controller.broker_sessions import BrokerSessions
-from barnabas.controller.brokers import Registration
-from barnabas.controller.decision import Decision, Refusal
+from barnabas.controller.decision import Decision
+from barnabas.controller.electorate import Electorate
 from barnabas.controller.placement import ReplicaPlacer
 from barnabas.errors import ErrorCode
 from barnabas.metadata.apply import ImageBuilder, apply
 from barnabas.metadata.delta import MetadataDelta
 from barnabas.metadata.ids import new_uuid
-from barnabas.metadata.image import EMPTY, Endpoint, MetadataImage
+from barnabas.metadata.image import EMPTY, MetadataImage
 from barnabas.protocol.message import Message
 from barnabas.runtime.interfaces import Runtime
 from barnabas.server.metadata_log import MetadataLog, MetadataUnavailable
 from barnabas.server.peers import Peers
-from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.quorum import Quorum
-from barnabas.types import Offset, Uuid
+from barnabas.server.sessions_watch import SessionsWatch
+from barnabas.types import BrokerId, Offset
 
 logger = logging.getLogger(__name__)
 
@@ -73,11 +73,11 @@ class ControllerService:
     ) -> None:
         self.image = EMPTY  # committed, and told to the broker
         self.placer = ReplicaPlacer(runtime.random)
-        self.producer_ids = ProducerIds(self)
-        self.sessions = BrokerSessions()  # of brokers that this controller, while it is the active one, hears of
-        self.broker_epoch = -1  # of this node's broker; given at start
+        self.sessions = BrokerSessions(config.broker_session_timeout_ms)
+        self.sessions_watch = SessionsWatch(sessions=self.sessions, clock=runtime.clock, fence_one=self._fence_one)
         self.failure: Exception | None = None  # what ended it, where that was not `stop`
         self._stopped = False
+        self._incarnation_id = new_uuid(runtime.random)
         self._head: MetadataImage | None = None  # while this node leads: `image`, and what is pending upon it
         self._pending: deque[Pending] = deque()  # in the order of the log
         self._on_change = on_change
@@ -114,50 +114,16 @@ class ControllerService:
 
     # Start and end
 
-    async def start(
-        self,
-        *,
-        directory_ids: tuple[Uuid, ...],
-        endpoints: tuple[Endpoint, ...],
-        controller_endpoints: tuple[Endpoint, ...] = (),
-    ) -> None:
-        """Joins the quorum and registers this node; when it returns, the broker has been told so."""
+    def start(self) -> None:
+        """Joins the quorum."""
         self.quorum.start()
-        while not self.quorum.is_leader and self.failure is None:
-            await asyncio.shield(self.quorum.news())
-        incarnation_id = new_uuid(self._runtime.random)
-        registration = Registration(
-            broker_id=self.node_id,
-            incarnation_id=incarnation_id,
-            endpoints=endpoints,
-            rack=self._config.broker_rack,
-            directories=directory_ids,
-        )
-        steps: list[asyncio.Future[object]] = [
-            asyncio.ensure_future(step)
-            for step in (
-                self.submit(
-                    lambda image, _offset: brokers.register_controller(
-                        image, self.node_id, incarnation_id, controller_endpoints
-                    )
-                ),
-                self._register(registration),
-            )
-        ]
-        await asyncio.gather(*steps)
-
-    async def _register(self, registration: Registration) -> None:
-        epoch = await self.submit(lambda image, offset: brokers.register_broker(image, registration, offset))
-        if isinstance(epoch, Refusal):
-            raise MetadataUnavailable(f"node {self.node_id} cannot register: {epoch.message}")
-        self.broker_epoch = epoch
-        await self.submit(lambda image, _offset: brokers.unfence_broker(image, self.node_id, epoch))
 
     async def stop(self) -> None:
         """Lets what is pending end. Nothing may be submitted afterwards."""
         while self._pending and self.failure is None:
             await asyncio.shield(self._pending[-1].committed)
         self._stopped = True
+        self.sessions_watch.end()
         await self.quorum.stop()
         await self._runtime.offload(self._log.close)
 
@@ -180,9 +146,19 @@ class ControllerService:
             self._head = self._head._replace(offset=end_offset - 1)
         if not self._head.features:
             self._append(bootstrap.records(self._config))
+        self._append(brokers.register_controller(self._head, self.node_id, self._incarnation_id, ()).records)
+        self.sessions_watch.begin(self._head, own_id=self.node_id, suspect_id=self.quorum.lost_leader_id)
+
+    async def _fence_one(self) -> BrokerId | None:
+        now_ms = self._runtime.clock.monotonic_ms()
+        return await self.respond(
+            lambda image, _offset: lifecycle.fence_expired(Electorate(image, self._config), self.sessions, now_ms),
+            lambda _error: None,
+        )
 
     def _cease(self) -> None:
         self._head = None
+        self.sessions_watch.end()
         self._fail_pending(NotController("another node may decide now; what was asked may have been done or not"))
 
     def _committed(self, high_watermark: Offset) -> None:

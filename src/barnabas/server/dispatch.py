@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from barnabas.client.connection import ConnectionLost
 from barnabas.protocol import apis
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.framing import Output, append_response, decode_request_header
 from barnabas.protocol.message import DecodeError, Message
 from barnabas.runtime.interfaces import Socket
-from barnabas.server.context import RequestContext
+from barnabas.server.context import CloseConnection, ListenerKind, RequestContext
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -58,6 +59,9 @@ HANDLERS: Mapping[ApiKey, str] = MappingProxyType(
         ApiKey.OFFSET_DELETE: "offset_delete",
         ApiKey.DESCRIBE_CLIENT_QUOTAS: "describe_client_quotas",
         ApiKey.ALTER_CLIENT_QUOTAS: "alter_client_quotas",
+        ApiKey.VOTE: "vote",
+        ApiKey.BEGIN_QUORUM_EPOCH: "begin_quorum_epoch",
+        ApiKey.END_QUORUM_EPOCH: "end_quorum_epoch",
         ApiKey.DESCRIBE_QUORUM: "describe_quorum",
         ApiKey.ALTER_PARTITION: "alter_partition",
         ApiKey.UPDATE_FEATURES: "update_features",
@@ -77,7 +81,34 @@ HANDLERS: Mapping[ApiKey, str] = MappingProxyType(
     }
 )
 
+# Only the active controller may do these: any other node passes them on to it.
+FORWARDED = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.UNREGISTER_BROKER,
+    }
+)
+
 Response = Message
+
+
+def served_on(listener: ListenerKind) -> list[ApiKey]:
+    """In the order of the keys."""
+    on_controller = listener is ListenerKind.CONTROLLERS
+    facts = {key: apis.api(key) for key in sorted(HANDLERS)}
+    return [key for key, api in facts.items() if (api.on_controller if on_controller else api.on_broker)]
+
+
 Handler = Callable[["Broker", RequestContext, Any], Response | Awaitable[Response] | None]
 
 
@@ -120,8 +151,11 @@ class Reply:
 
 
 class Dispatcher:
-    def __init__(self, broker: Broker) -> None:
+    """For one kind of listener: that of clients and brokers, or that of controllers."""
+
+    def __init__(self, broker: Broker, listener: ListenerKind) -> None:
         self._broker = broker
+        self._listener = listener
         self._routes: dict[int, Route] = {}  # filled as APIs are first asked for
 
     def start(self, frame: memoryview, socket: Socket) -> Reply | None:
@@ -138,19 +172,31 @@ class Dispatcher:
             api_version=api_version,
             correlation_id=correlation_id,
             client_id=client_id,
+            listener=self._listener,
             local_address=socket.local_address,
             peer_address=socket.peer_address,
         )
+        if api_key in FORWARDED and not self._broker.controller.quorum.is_leader:
+            return Reply(context, self._forward(request, api_version))
         result = route.handle(self._broker, context, request)
         return None if result is None else Reply(context, result)
+
+    async def _forward(self, request: Message, api_version: int) -> Response:
+        """To the active controller. Without one the client is disconnected, and tries again."""
+        try:
+            answer = await self._broker.controller_channel.request(request, "forward", api_version)
+        except ConnectionLost as error:
+            raise CloseConnection(f"the controller cannot be reached: {error}") from error
+        assert isinstance(answer, Message)
+        return answer
 
     def _route(self, api_key: int) -> Route:
         try:
             key = ApiKey(api_key)
         except ValueError:
             raise DecodeError(f"API key {api_key} is unknown") from None
-        if key not in HANDLERS or not apis.api(key).on_broker:
-            raise DecodeError(f"{key.name} is not served")
+        if key not in served_on(self._listener):
+            raise DecodeError(f"{key.name} is not served on a listener for {self._listener.value}")
         route = self._routes[key] = Route(key)
         return route
 
@@ -163,6 +209,7 @@ class Dispatcher:
             api_version=0,
             correlation_id=correlation_id,
             client_id=client_id,
+            listener=self._listener,
             local_address=socket.local_address,
             peer_address=socket.peer_address,
         )

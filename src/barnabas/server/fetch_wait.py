@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
 
 class FetchWait:
-    __slots__ = ("_answer", "_bytes_missing", "_done", "_loop", "_partitions", "_timer", "future")
+    __slots__ = (
+        "_answer",
+        "_bytes_missing",
+        "_clock",
+        "_deadline_ms",
+        "_done",
+        "_loop",
+        "_partitions",
+        "_timer",
+        "future",
+    )
 
     def __init__(
         self,
@@ -31,7 +41,9 @@ class FetchWait:
         self._partitions = partitions
         self._bytes_missing = bytes_missing
         self._answer = answer
+        self._clock = clock
         self._done = False
+        self._deadline_ms = clock.monotonic_ms() + wait_ms_max
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[FetchResponse] = self._loop.create_future()
         self.future.add_done_callback(self._leave)  # also where the client hangs up
@@ -44,11 +56,24 @@ class FetchWait:
         if self._bytes_missing <= 0:
             self.finish()
 
+    def hurry(self, wait_ms: float) -> None:
+        """There is something to tell, though not enough to answer for at once: waits so long from now at most."""
+        deadline_ms = self._clock.monotonic_ms() + wait_ms
+        if not self._done and deadline_ms < self._deadline_ms:
+            self._deadline_ms = deadline_ms
+            timer, self._timer = self._timer, self._clock.call_later(wait_ms, self.finish)
+            timer.cancel()
+
     def finish(self) -> None:
         """Answers after the current burst of appends, so that one answer carries all of it."""
         if not self._done:
             self._done = True
             self._loop.call_soon(self._resolve)
+
+    def answer_now(self) -> None:
+        """Before anything else changes what there is to tell."""
+        self._done = True
+        self._resolve()
 
     def _resolve(self) -> None:
         if self.future.done():

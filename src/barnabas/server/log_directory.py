@@ -127,6 +127,10 @@ class LogDirectory:
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
 
+    def high_watermark(self, name: TopicPartition) -> Offset:
+        """As it was last written down; 0 where it never was."""
+        return self._high_watermarks.get(name, 0)
+
     def delete_log(self, name: TopicPartition) -> str:
         """Takes the log out of the way at once; its files go with `remove`, given the path that this returns."""
         return self._set_aside(name.directory_name, DELETE_SUFFIX)

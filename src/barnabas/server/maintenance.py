@@ -36,6 +36,7 @@ class Maintenance:
                     lambda: broker.config.replica_high_watermark_checkpoint_interval_ms,
                     self.write_high_watermarks,
                 ),
+                ("in-sync replicas", lambda: broker.config.replica_lag_time_max_ms / 2, self.sweep_in_sync),
                 ("idle producers", lambda: PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
             )
         ]
@@ -61,6 +62,9 @@ class Maintenance:
 
     async def write_high_watermarks(self) -> None:
         self._broker.directory.write_high_watermarks(self._broker.partitions.logs())
+
+    async def sweep_in_sync(self) -> None:
+        self._broker.partitions.sweep_in_sync()
 
     async def expire_producers(self) -> None:
         for partition in await self._each():

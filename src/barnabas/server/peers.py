@@ -47,13 +47,20 @@ class Peer:
         self._failures = 0
         self._closed = False
 
-    async def request(self, message: Message, timeout_ms: float = REQUEST_TIMEOUT_MS) -> Any:
-        """At the newest version: all nodes of a cluster are Barnabas, or Kafka, of the same age."""
-        connection = await self._connected()
-        version = apis.api(type(message).API_KEY).max_stable_version
+    async def request(
+        self, message: Message, timeout_ms: float = REQUEST_TIMEOUT_MS, version: int | None = None
+    ) -> Any:
+        """At the newest version unless another is given: all nodes of a cluster are of the same age."""
+        connection = await self.connected()
+        if version is None:
+            version = apis.api(type(message).API_KEY).max_stable_version
         answer = await connection.request(message, version, timeout_ms)
-        self._failures = 0
+        self.succeeded()
         return answer
+
+    def succeeded(self) -> None:
+        """The node answers: the next connection may be made at once."""
+        self._failures = 0
 
     def close(self) -> None:
         self._closed = True
@@ -62,7 +69,8 @@ class Peer:
         if self._connection is not None:
             self._connection.close()
 
-    async def _connected(self) -> ClientConnection:
+    async def connected(self) -> ClientConnection:
+        """For who needs more than one request at a time."""
         if self._closed:
             raise ConnectionLost("this node is stopping")
         if self._connection is not None:

@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from barnabas.controller import producer_ids
-from barnabas.controller.decision import Refusal
-from barnabas.controller.producer_ids import ProducerIdBlock
+from barnabas.client.connection import ConnectionLost
 from barnabas.errors import ErrorCode
-from barnabas.server.metadata_log import MetadataUnavailable
+from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from barnabas.types import ProducerId
 
 if TYPE_CHECKING:
-    from barnabas.server.controller_service import ControllerService
+    from barnabas.server.broker import Broker
+
+PURPOSE = "controller"
 
 
 class ProducerIds:
-    def __init__(self, controller: ControllerService) -> None:
-        self._controller = controller
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
         self._next: ProducerId = 0
         self._end: ProducerId = 0  # the first one beyond the block
         self._asking: asyncio.Task[ErrorCode] | None = None
@@ -47,21 +47,19 @@ class ProducerIds:
                 return error
 
     async def _ask(self) -> ErrorCode:
-        controller = self._controller
+        request = AllocateProducerIdsRequest(broker_id=self._broker.node_id, broker_epoch=self._broker.lifecycle.epoch)
         try:
-            block = await controller.submit(
-                lambda image, _offset: producer_ids.allocate(image, controller.node_id, controller.broker_epoch)
-            )
-        except MetadataUnavailable:
+            answer = await self._broker.controller_channel.request(request, PURPOSE)
+        except ConnectionLost:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         finally:
             self._asking = None
-        if isinstance(block, Refusal):
-            return block.error
-        self._take_block(block)
+        if answer.error_code != ErrorCode.NONE:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self._take_block(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
         return ErrorCode.NONE
 
-    def _take_block(self, block: ProducerIdBlock) -> None:
+    def _take_block(self, first: ProducerId, end: ProducerId) -> None:
         assert self._next == self._end
-        assert block.first >= self._end, "a block is given out twice"
-        self._next, self._end = block
+        assert first >= self._end, "a block is given out twice"
+        self._next, self._end = first, end

@@ -85,6 +85,7 @@ class Quorum:
         self._sends: dict[asyncio.Task[None], None] = {}  # kept so that none is collected while it runs
         self._news: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # see `news`
         self._stopped = False
+        self.lost_leader_id: BrokerId = NO_LEADER  # the last leader whose connection broke, until another is heard
 
     # What others may know
 
@@ -247,6 +248,8 @@ class Quorum:
         request = quorum_messages.fetch_request(position, self._cluster_id, self.raft.high_watermark, FETCH_WAIT_MS_MAX)
         response = await peer.request(request, FETCH_WAIT_MS_MAX + self._timeouts.fetch_ms)
         verdict, records = quorum_messages.decode_fetch_response(response)
+        if target == self.lost_leader_id:
+            self.lost_leader_id = NO_LEADER  # it lives
         if self.raft.fetch_position() != position:
             return  # the world has moved on: an answer to an old question is worth nothing
         self._perform(self.raft.receive_fetch_response(target, verdict, self._clock.monotonic_ms()))
@@ -262,6 +265,8 @@ class Quorum:
 
     def _lost(self, node_id: BrokerId) -> None:
         if not self._stopped:
+            if node_id == self.raft.leader_id:
+                self.lost_leader_id = node_id
             self._perform(self.raft.connection_lost(node_id, self._clock.monotonic_ms()))
 
     # What other voters ask

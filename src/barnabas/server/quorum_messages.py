@@ -170,3 +170,14 @@ def decode_fetch_response(response: fetch.FetchResponse) -> tuple[FetchVerdict, 
         snapshot=None if snapshot is None else LogEnd(snapshot.epoch, snapshot.end_offset),
     )
     return verdict, data.records if isinstance(data.records, memoryview) else empty
+
+
+def refusal(
+    request: vote.VoteRequest | begin_quorum_epoch.BeginQuorumEpochRequest | end_quorum_epoch.EndQuorumEpochRequest,
+    cluster_id: str,
+) -> ErrorCode:
+    """Why a request of another voter is not even looked at."""
+    if request.cluster_id is not None and request.cluster_id != cluster_id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    asked = [(topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions]
+    return ErrorCode.NONE if asked == [(METADATA_TOPIC, 0)] else ErrorCode.INVALID_REQUEST

@@ -186,8 +186,7 @@ class Nemesis:
                 if delay_ms == 0:
                     snap()
                     raise ProcessKilled
-                else:
-                    loop.call_later(delay_ms / 1000, snap, context=loop.world)
+                loop.call_later(delay_ms / 1000, snap, context=loop.world)
 
         disk.on_operation = count
 

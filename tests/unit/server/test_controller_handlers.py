@@ -29,6 +29,7 @@ from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, TopicP
 from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from barnabas.server.context import ListenerKind
 from barnabas.server.dispatch import HANDLERS, Dispatcher
 from barnabas.server.handlers import (
     allocate_producer_ids,
@@ -183,12 +184,12 @@ def test_a_leader_asks_for_what_is_so_already() -> None:
         for version in versions(ApiKey.ALTER_PARTITION):
             asked = RequestPartitionData(partition_index=0)
             if version >= 3:
-                asked.new_isr_with_epochs = [BrokerState(broker_id=1, broker_epoch=broker.controller.broker_epoch)]
+                asked.new_isr_with_epochs = [BrokerState(broker_id=1, broker_epoch=broker.lifecycle.epoch)]
             else:
                 asked.new_isr = [1]
             request = AlterPartitionRequest(
                 broker_id=1,
-                broker_epoch=broker.controller.broker_epoch,
+                broker_epoch=broker.lifecycle.epoch,
                 topics=[RequestTopicData(topic_id=topic.id, partitions=[asked])],
             )
             [answer] = (await call(alter_partition, broker, request, version)).topics[0].partitions
@@ -200,7 +201,7 @@ def test_a_leader_asks_for_what_is_so_already() -> None:
 def test_blocks_of_producer_ids_and_directories() -> None:
     async def test() -> None:
         broker = await started()
-        epoch = broker.controller.broker_epoch
+        epoch = broker.lifecycle.epoch
         for first in (0, 1000):
             request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch)
             response = await call(allocate_producer_ids, broker, request, 0)
@@ -216,8 +217,8 @@ def test_blocks_of_producer_ids_and_directories() -> None:
 def test_clients_are_not_told_of_what_only_controllers_serve_nor_served() -> None:
     for_controllers = [key for key in HANDLERS if not api(key).on_broker]
     assert ApiKey.BROKER_HEARTBEAT in for_controllers
-    assert not {each.api_key for each in api_versions.served()} & set(for_controllers)
-    dispatcher = Dispatcher(None)  # type: ignore[arg-type]
+    assert not {each.api_key for each in api_versions.served(ListenerKind.BROKERS)} & set(for_controllers)
+    dispatcher = Dispatcher(None, ListenerKind.BROKERS)  # type: ignore[arg-type]
     for key in for_controllers:
         with pytest.raises(DecodeError):
             dispatcher._route(key)

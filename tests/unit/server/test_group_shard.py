@@ -22,6 +22,7 @@ from barnabas.groups.settings import GroupSettings
 from barnabas.groups.topics import NoTopics
 from barnabas.log.append import AppendOrigin
 from barnabas.log.log import Log
+from barnabas.metadata.image import PartitionImage
 from barnabas.protocol.control_records import TransactionMarker, encode_transaction_marker
 from barnabas.protocol.message import DecodeError
 from barnabas.protocol.messages.delete_groups import DeletableGroupResult
@@ -89,6 +90,23 @@ class ManualTimer:
         self.callback = None
 
 
+LEADING = PartitionImage(replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0, directories=(bytes(16),))
+FOLLOWING = LEADING._replace(leader=2, leader_epoch=1, partition_epoch=1)
+
+
+class Alone:
+    """The cluster as its only broker sees it."""
+
+    node_id = 1
+    lag_ms_max = 30_000.0
+
+    def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        raise AssertionError("there is no other broker")
+
+    def ask_in_sync(self, partition: Partition) -> None:
+        raise AssertionError("there is nothing to ask")
+
+
 class Bench:
     """One shard over a real partition and log."""
 
@@ -110,10 +128,11 @@ class Bench:
             name=TopicPartition("__consumer_offsets", 0),
             topic_id=bytes(16),
             log=log,
-            leader_epoch=0,
-            in_sync=(1,),
+            high_watermark=0,
+            cluster=Alone(),
             runtime=self.runtime,
         )
+        self.partition.apply(LEADING)
         self.shard = LedShard(
             partition=self.partition,
             surroundings=Surroundings(
@@ -231,12 +250,13 @@ def test_what_cannot_be_appended_does_not_happen(caplog: pytest.LogCaptureFixtur
 
 def test_a_group_that_cannot_be_written_does_not_exist(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        bench = await Bench(min_insync_replicas="2").loaded()
-        assert bench.join().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        bench = await Bench().loaded()
+        bench.partition.apply(FOLLOWING)
+        assert bench.join().error_code == ErrorCode.NOT_COORDINATOR
         assert bench.shard.shard.groups == {}
 
     run(test())
-    assert "NOT_ENOUGH_REPLICAS" in caplog.text
+    assert "NOT_LEADER_OR_FOLLOWER" in caplog.text
 
 
 def test_tombstones_go_into_as_many_batches_as_they_need() -> None:

@@ -171,7 +171,7 @@ def test_a_fenced_leader_is_none() -> None:
     async def test() -> None:
         broker = await started("a")
         service = broker.controller
-        fence = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=service.broker_epoch, fenced=1)
+        fence = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=service.image.brokers[1].epoch, fenced=1)
         service._append([fence])
         service.image = service._head
         for version, error in ((0, 5), (1, 5), (5, 5), (6, 72), (13, 72)):

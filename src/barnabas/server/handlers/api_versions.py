@@ -19,8 +19,8 @@ from barnabas.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from barnabas.server.context import RequestContext
-from barnabas.server.dispatch import HANDLERS
+from barnabas.server.context import ListenerKind, RequestContext
+from barnabas.server.dispatch import served_on
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -38,7 +38,7 @@ def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest)
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     image = broker.controller.image
     return ApiVersionsResponse(
-        api_keys=served(),
+        api_keys=served(context.listener),
         supported_features=[
             SupportedFeatureKey(name=feature.name, min_version=feature.min_version, max_version=feature.max_version)
             for feature in features.SUPPORTED
@@ -59,8 +59,8 @@ def unsupported_version() -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
 
 
-def served() -> list[ApiVersion]:
-    """What the table of handlers says, in the order of the keys. There is no receiver of client metrics here."""
-    keys = sorted(key for key in HANDLERS.keys() - apis.ADVERTISED_WITH_TELEMETRY_ONLY if apis.api(key).on_broker)
+def served(listener: ListenerKind) -> list[ApiVersion]:
+    """There is no receiver of client metrics here, so the APIs for them are not named."""
+    keys = [key for key in served_on(listener) if key not in apis.ADVERTISED_WITH_TELEMETRY_ONLY]
     ranges = ((key, *apis.advertised_versions(key)) for key in keys)
     return [ApiVersion(api_key=key, min_version=lowest, max_version=highest) for key, lowest, highest in ranges]

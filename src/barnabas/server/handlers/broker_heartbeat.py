@@ -1,6 +1,7 @@
 """BrokerHeartbeat, versions 0 to 2, on listeners of controllers: a broker is alive, and wants to be unfenced, or to go.
 
-The rules are in `controller.lifecycle`.
+The rules are in `controller.lifecycle`. Where a heartbeat came from is remembered: when that connection ends, the
+broker has a fraction of its session left.
 """
 
 from __future__ import annotations
@@ -28,4 +29,5 @@ def handle(
         now_ms = broker.runtime.clock.monotonic_ms()
         return lifecycle.heartbeat(electorate, broker.controller.sessions, request, next_offset, now_ms)
 
+    broker.controller.sessions_watch.heard(request.broker_id, context.peer_address)
     return broker.controller.respond(decide, lambda error: BrokerHeartbeatResponse(error_code=error))

@@ -10,54 +10,90 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from barnabas.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
 from barnabas.replication.fetch_session import FetchContext, FetchPartition
-from barnabas.server.context import RequestContext
+from barnabas.server import leader_hints, quorum_fetch, read_replica, replica_fetch
+from barnabas.server.context import ListenerKind, RequestContext
 from barnabas.server.fetch_wait import FetchWait
+from barnabas.server.leader_hints import LeaderHints
 from barnabas.server.partition import Partition, fetch_failed
+from barnabas.types import Offset
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
 Answers = list[tuple[FetchPartition, PartitionData]]
 
+FOLLOWERS_SERVE_SINCE_VERSION = 11  # a consumer that can say where it stands may read from a follower (KIP-392)
+HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
 
 def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
+    if context.listener is ListenerKind.CONTROLLERS:
+        return quorum_fetch.handle(broker, request)
+    if (replica := replica_id(request)) >= 0:
+        return replica_fetch.handle(broker, context.api_version, request, replica)
     fetch = broker.fetch_sessions.begin(request, context.api_version, broker.runtime.clock.monotonic_ms())
     if isinstance(fetch, ErrorCode):
         return FetchResponse(error_code=fetch)
-    answers, size_bytes, urgent = read_all(broker, request, fetch)
+    answers, size_bytes, urgent = read_all(broker, context, request, fetch)
     if urgent or size_bytes >= request.min_bytes or request.max_wait_ms <= 0 or not answers:
-        return respond(fetch, answers)
+        return respond(broker, context, fetch, answers)
     return FetchWait(
         partitions=[found for found in (find(broker, wanted) for wanted in fetch.partitions) if found is not None],
         bytes_missing=request.min_bytes - size_bytes,
         wait_ms_max=request.max_wait_ms,
-        answer=lambda: respond(fetch, read_all(broker, request, fetch)[0]),
+        answer=lambda: respond(broker, context, fetch, read_all(broker, context, request, fetch)[0]),
         clock=broker.runtime.clock,
     ).future
 
 
-def read_all(broker: Broker, request: FetchRequest, fetch: FetchContext) -> tuple[Answers, int, bool]:
+def read_all(
+    broker: Broker, context: RequestContext, request: FetchRequest, fetch: FetchContext
+) -> tuple[Answers, int, bool]:
     """The answers, the bytes of records in them, and whether one of them must not wait."""
     answers: Answers = []
     size_bytes = 0
     urgent = False
     size_bytes_max = min(request.max_bytes, broker.config.fetch_max_bytes)
+    by_rack = bool(request.rack_id) and broker.config.replica_selector_class is not None
+    leader_only = context.api_version < FOLLOWERS_SERVE_SINCE_VERSION
     for wanted in fetch.partitions:
         partition = find(broker, wanted)
         if partition is None:
-            by_name = isinstance(wanted.key[0], str)
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if by_name else ErrorCode.UNKNOWN_TOPIC_ID
-            data = fetch_failed(wanted.key[1], unknown)
+            data = fetch_failed(wanted.key[1], leader_hints.missing(broker.controller.image, *wanted.key))
         else:
             room = min(wanted.partition_max_bytes, size_bytes_max - size_bytes)
-            data = read(partition, wanted, request, room, at_least_one=size_bytes == 0)
+            if leader_only and not partition.is_leader:
+                data = partition.fetch_failed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            else:
+                data = read(partition, wanted, request, room, at_least_one=size_bytes == 0)
+                if by_rack and data.error_code == ErrorCode.NONE and data.diverging_epoch is None:
+                    send_elsewhere(broker, partition, request.rack_id, wanted.fetch_offset, data)
         records: Any = data.records
         size_bytes += len(records) if isinstance(records, bytes) else records.size_bytes
-        urgent = urgent or data.error_code != ErrorCode.NONE or data.diverging_epoch is not None
+        urgent = urgent or is_urgent(data)
         answers.append((wanted, data))
     return answers, size_bytes, urgent
+
+
+def is_urgent(data: PartitionData) -> bool:
+    return data.error_code != ErrorCode.NONE or data.diverging_epoch is not None or data.preferred_read_replica >= 0
+
+
+def send_elsewhere(broker: Broker, partition: Partition, rack: str, fetch_offset: Offset, data: PartitionData) -> None:
+    """A consumer that another replica is nearer to reads there, and here no more."""
+    preferred = read_replica.preferred(partition, broker.controller.image, rack, fetch_offset)
+    if preferred != read_replica.NOWHERE_ELSE:
+        data.preferred_read_replica = preferred
+        data.records = b""
 
 
 def find(broker: Broker, wanted: FetchPartition) -> Partition | None:
@@ -71,8 +107,6 @@ def read(
     partition: Partition, wanted: FetchPartition, request: FetchRequest, room: int, *, at_least_one: bool
 ) -> PartitionData:
     error = partition.epoch_error(wanted.current_leader_epoch)
-    if error == ErrorCode.NONE and replica_id(request) >= 0:
-        error = ErrorCode.NOT_LEADER_OR_FOLLOWER  # no other broker holds a replica yet
     if error != ErrorCode.NONE:
         return partition.fetch_failed(error)
     diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
@@ -95,16 +129,23 @@ def replica_id(request: FetchRequest) -> int:
     return request.replica_id if request.replica_state is None else request.replica_state.replica_id
 
 
-def respond(fetch: FetchContext, answers: Answers) -> FetchResponse:
+def respond(broker: Broker, context: RequestContext, fetch: FetchContext, answers: Answers) -> FetchResponse:
     topics: dict[object, FetchableTopicResponse] = {}
+    hints: LeaderHints | None = None
     for wanted, data in fetch.select(answers):
         topic = wanted.key[0]
-        response = topics.get(topic)
-        if response is None:
-            response = topics[topic] = FetchableTopicResponse(partitions=[])
+        if data.error_code in HINTED and context.api_version >= leader_hints.FETCH_HINTS_SINCE_VERSION:
+            hints = hints or LeaderHints(broker, context)
+            hints.give(data, *wanted.key, LeaderIdAndEpoch)
+        of_topic = topics.get(topic)
+        if of_topic is None:
+            of_topic = topics[topic] = FetchableTopicResponse(partitions=[])
             if isinstance(topic, str):
-                response.topic = topic
+                of_topic.topic = topic
             else:
-                response.topic_id = topic
-        response.partitions.append(data)
-    return FetchResponse(session_id=fetch.session_id, responses=list(topics.values()))
+                of_topic.topic_id = topic
+        of_topic.partitions.append(data)
+    response = FetchResponse(session_id=fetch.session_id, responses=list(topics.values()))
+    if hints is not None:
+        response.node_endpoints = hints.endpoints(NodeEndpoint)
+    return response

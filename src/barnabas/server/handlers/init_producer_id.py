@@ -30,12 +30,12 @@ def handle(
         return _failed(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
         return _failed(ErrorCode.NOT_COORDINATOR)
-    taken = broker.controller.producer_ids.take()
+    taken = broker.producer_ids.take()
     return _given(taken) if taken is not None else _wait(broker)
 
 
 async def _wait(broker: Broker) -> InitProducerIdResponse:
-    taken = await broker.controller.producer_ids.next()
+    taken = await broker.producer_ids.next()
     return _failed(taken) if isinstance(taken, ErrorCode) else _given(taken)
 
 

@@ -16,6 +16,7 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from barnabas.server import leader_hints
 from barnabas.server.context import RequestContext
 from barnabas.server.partition import READ_COMMITTED, Partition
 from barnabas.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP_MS
@@ -31,8 +32,7 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
 LEADER_EPOCH_SINCE_VERSION = 4
-
-LEADER_EPOCH_SINCE_VERSION = 4
+DEBUGGING_REPLICA_ID = -2  # may ask any replica
 
 # The version from which each special timestamp may be asked for.
 SPECIAL_SINCE_VERSION = {
@@ -50,16 +50,27 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
     topics = []
     for topic in request.topics:
         partitions = broker.partitions.topic(topic.name)
-        answers = [
-            answer(wanted, partitions.get(wanted.partition_index), context.api_version, committed_only)
-            for wanted in topic.partitions
-        ]
+        answers = []
+        for wanted in topic.partitions:
+            partition = partitions.get(wanted.partition_index)
+            error = error_of(broker, topic.name, wanted, partition, request.replica_id != DEBUGGING_REPLICA_ID)
+            answers.append(answer(wanted, partition, error, context.api_version, committed_only))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 
 
+def error_of(
+    broker: Broker, topic: str, wanted: ListOffsetsPartition, partition: Partition | None, leader_only: bool
+) -> ErrorCode:
+    if partition is None:
+        return leader_hints.missing(broker.controller.image, topic, wanted.partition_index)
+    if leader_only:
+        return partition.leader_error(wanted.current_leader_epoch)
+    return partition.epoch_error(wanted.current_leader_epoch)
+
+
 def answer(
-    wanted: ListOffsetsPartition, partition: Partition | None, version: int, committed_only: bool
+    wanted: ListOffsetsPartition, partition: Partition | None, error: ErrorCode, version: int, committed_only: bool
 ) -> ListOffsetsPartitionResponse:
     response = ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
@@ -69,11 +80,9 @@ def answer(
     )
     if wanted.timestamp < 0 and version < SPECIAL_SINCE_VERSION.get(wanted.timestamp, version + 1):
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
-    elif partition is None:
-        response.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     else:
-        response.error_code = partition.epoch_error(wanted.current_leader_epoch)
-        if response.error_code == ErrorCode.NONE:
+        response.error_code = error
+        if error == ErrorCode.NONE and partition is not None:
             look_up(wanted.timestamp, partition, committed_only, response)
     if version < LEADER_EPOCH_SINCE_VERSION:
         response.leader_epoch = NO_LEADER_EPOCH
@@ -83,7 +92,9 @@ def answer(
 def look_up(timestamp: int, partition: Partition, committed_only: bool, response: ListOffsetsPartitionResponse) -> None:
     log = partition.log
     visible_end_offset = log.last_stable_offset if committed_only else log.high_watermark
-    if timestamp == LATEST:
+    if timestamp == LATEST and not partition.knows_watermark:
+        response.error_code = ErrorCode.OFFSET_NOT_AVAILABLE
+    elif timestamp == LATEST:
         response.offset = visible_end_offset
         response.leader_epoch = partition.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):

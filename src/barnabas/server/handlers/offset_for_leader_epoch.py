@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode
+from barnabas.metadata.image import MetadataImage
 from barnabas.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -13,6 +14,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from barnabas.server import leader_hints
 from barnabas.server.context import RequestContext
 from barnabas.server.partition import Partition
 
@@ -26,17 +28,20 @@ def handle(
     topics = []
     for topic in request.topics:
         partitions = broker.partitions.topic(topic.topic)
-        answers = [answer(wanted, partitions.get(wanted.partition)) for wanted in topic.partitions]
+        image = broker.controller.image
+        answers = [answer(image, topic.topic, wanted, partitions.get(wanted.partition)) for wanted in topic.partitions]
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def answer(wanted: OffsetForLeaderPartition, partition: Partition | None) -> EpochEndOffset:
+def answer(
+    image: MetadataImage, topic: str, wanted: OffsetForLeaderPartition, partition: Partition | None
+) -> EpochEndOffset:
     response = EpochEndOffset(partition=wanted.partition)
     if partition is None:
-        response.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        response.error_code = leader_hints.missing(image, topic, wanted.partition)
         return response
-    response.error_code = partition.epoch_error(wanted.current_leader_epoch)
+    response.error_code = partition.leader_error(wanted.current_leader_epoch)
     if response.error_code == ErrorCode.NONE:
         response.leader_epoch, response.end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
     return response

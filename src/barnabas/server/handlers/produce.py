@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 from barnabas.errors import ErrorCode
 from barnabas.log.append import AppendInfo
 from barnabas.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
+from barnabas.server import leader_hints
 from barnabas.server.commit_wait import Commit, CommitWait
 from barnabas.server.context import CloseConnection, RequestContext
 
@@ -45,7 +48,8 @@ def handle(
         for data in topic.partition_data:
             partition = partitions.get(data.index)
             if partition is None:
-                info = AppendInfo.failed(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                name = topic.topic_id if by_id else topic.name
+                info = AppendInfo.failed(leader_hints.missing(broker.controller.image, name, data.index))
             elif partition.is_internal and context.client_id != ADMIN_CLIENT_ID:
                 info = AppendInfo.failed(ErrorCode.INVALID_TOPIC_EXCEPTION)
             else:
@@ -55,7 +59,7 @@ def handle(
             if info.error != ErrorCode.NONE:
                 failed = True
             elif partition is not None and request.acks != ACKS_NONE:
-                commit = partition.committed(info.end_offset)
+                commit = partition.acknowledged(info.end_offset, request.acks)
                 if commit is not None:
                     commits.append((commit, answer))
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
@@ -64,9 +68,20 @@ def handle(
         if failed:
             raise CloseConnection("a write that wants no acknowledgement failed")
         return None
+    if failed and context.api_version >= leader_hints.PRODUCE_HINTS_SINCE_VERSION:
+        name_leaders(broker, context, response)
     if commits:
         return CommitWait(response, commits, request.timeout_ms, broker.runtime.clock).future
     return response
+
+
+def name_leaders(broker: Broker, context: RequestContext, response: ProduceResponse) -> None:
+    hints = leader_hints.LeaderHints(broker, context)
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                hints.give(answer, topic.name or topic.topic_id, answer.index, LeaderIdAndEpoch)
+    response.node_endpoints = hints.endpoints(NodeEndpoint)
 
 
 def append(partition: Partition, data: PartitionProduceData, acks: int) -> AppendInfo:

@@ -1,0 +1,147 @@
+"""This node's broker as a member of its cluster: it registers, says that it lives, and asks for leave before it stops.
+
+    register ─► heartbeat ─► … ─► unfenced: it may lead      stop: heartbeat «wants to shut down» until it may
+
+Always holds: heartbeats never stop while the broker runs, and go on a connection of their own. A registration that the
+controller does not know any more (STALE_BROKER_EPOCH) is made anew.
+Does not know: what the controller decides; it learns of that by the metadata log as everybody does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.client.connection import ConnectionLost
+from barnabas.errors import ErrorCode
+from barnabas.metadata.ids import new_uuid
+from barnabas.metadata.image import Endpoint
+from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from barnabas.server.metadata_log import MetadataUnavailable
+from barnabas.types import Uuid
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+PURPOSE = "lifecycle"
+RETRY_MS = 50  # while there is no controller, or the registration is not in the image yet
+# DUPLICATE_BROKER_REGISTRATION: the session of the incarnation before this one has not ended yet.
+PASSING = frozenset({ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.NOT_CONTROLLER})
+SHUTDOWN_MS_MAX = 5_000  # a cluster that cannot move the leaders away is left without them
+
+
+class BrokerLifecycle:
+    def __init__(self, broker: Broker, *, directory_ids: tuple[Uuid, ...], endpoints: tuple[Endpoint, ...]) -> None:
+        self.epoch = -1  # given by the controller
+        self._broker = broker
+        self._clock = broker.runtime.clock
+        self._directory_ids = directory_ids
+        self._endpoints = endpoints
+        self._incarnation_id = new_uuid(broker.runtime.random)
+        self._wants_shutdown = False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_unfenced(self) -> bool:
+        """As the metadata log says, of this very registration."""
+        known = self._broker.controller.image.brokers.get(self._broker.node_id)
+        return known is not None and known.epoch == self.epoch and not known.fenced
+
+    async def start(self) -> None:
+        """Returns once this broker may lead."""
+        await self._register()
+        self._task = asyncio.ensure_future(self._beat())
+        while not self.is_unfenced:
+            await self._wait(RETRY_MS)
+
+    async def stop(self) -> None:
+        """Gives the controller the time to move leaders away first."""
+        self._wants_shutdown = True
+        deadline_ms = self._clock.monotonic_ms() + SHUTDOWN_MS_MAX
+        while self._clock.monotonic_ms() < deadline_ms:
+            answer = await self._heartbeat()
+            if answer is None or answer.should_shut_down or answer.error_code != ErrorCode.NONE:
+                break
+            await self._wait(RETRY_MS)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _register(self) -> None:
+        from barnabas.controller import features
+
+        request = BrokerRegistrationRequest(
+            broker_id=self._broker.node_id,
+            cluster_id=self._broker.cluster_id,
+            incarnation_id=self._incarnation_id,
+            listeners=[
+                Listener(name=each.listener, host=each.host, port=each.port, security_protocol=each.security_protocol)
+                for each in self._endpoints
+            ],
+            features=[
+                Feature(name=each.name, min_supported_version=each.min_version, max_supported_version=each.max_version)
+                for each in features.SUPPORTED
+            ],
+            rack=self._broker.config.broker_rack,
+            log_dirs=list(self._directory_ids),
+            previous_broker_epoch=self.epoch,
+        )
+        while True:
+            try:
+                answer = await self._broker.controller_channel.request(request, PURPOSE)
+            except ConnectionLost as error:
+                logger.debug("cannot register yet: %s", error)
+                await self._wait(RETRY_MS)
+                continue
+            if answer.error_code == ErrorCode.NONE:
+                self.epoch = answer.broker_epoch
+                return
+            refused = ErrorCode(answer.error_code)
+            if not refused.retriable and refused not in PASSING:
+                raise MetadataUnavailable(f"node {self._broker.node_id} cannot register: {refused.name}")
+            await self._wait(RETRY_MS)
+
+    async def _beat(self) -> None:
+        while True:
+            answer = await self._heartbeat()
+            if answer is not None and answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
+                await self._register()
+            elif answer is None or answer.error_code != ErrorCode.NONE or not self.is_unfenced:
+                await self._wait(RETRY_MS)
+            else:
+                await self._rest(self._broker.config.broker_heartbeat_interval_ms)
+
+    async def _heartbeat(self) -> BrokerHeartbeatResponse | None:
+        """None where there was no answer."""
+        request = BrokerHeartbeatRequest(
+            broker_id=self._broker.node_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=self._broker.controller.image.offset,
+            want_shut_down=self._wants_shutdown,
+        )
+        try:
+            answer = await self._broker.controller_channel.request(request, PURPOSE)
+        except ConnectionLost as error:
+            logger.debug("no answer to a heartbeat: %s", error)
+            return None
+        assert isinstance(answer, BrokerHeartbeatResponse)
+        return answer
+
+    async def _rest(self, interval_ms: float) -> None:
+        """Until the next heartbeat is due: after the interval, or as soon as another controller should hear of it."""
+        quorum = self._broker.controller.quorum
+        epoch = quorum.epoch
+        deadline_ms = self._clock.monotonic_ms() + interval_ms
+        while quorum.epoch == epoch:
+            left_ms = deadline_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                return
+            await self._wait(left_ms)
+
+    async def _wait(self, wait_ms: float) -> None:
+        """Until something changes in the quorum, or for so long."""
+        await asyncio.wait([self._broker.controller.quorum.news()], timeout=wait_ms / 1000)

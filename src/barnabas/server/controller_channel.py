@@ -1,0 +1,53 @@
+"""The way to the active controller, wherever it is: a call within this node, or a request to another one.
+
+Always holds: a request goes to whom this node believes to be the controller now. Who is wrong about that is told
+NOT_CONTROLLER, and asks again when it has heard more.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from barnabas.client.connection import ConnectionLost
+from barnabas.consensus.messages import NO_LEADER
+from barnabas.protocol import apis
+from barnabas.protocol.message import Message
+from barnabas.server.context import ListenerKind, RequestContext
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+WITHIN = ("within", 0)  # the address of a caller that is this node itself
+
+
+class ControllerChannel:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def request(self, message: Message, purpose: str, version: int | None = None) -> Any:
+        """ConnectionLost where there is no controller, or where it did not answer."""
+        leader_id = self._broker.controller.quorum.leader_id
+        if leader_id == NO_LEADER:
+            raise ConnectionLost("no controller is known")
+        if leader_id != self._broker.node_id:
+            return await self._broker.peers.get(leader_id, purpose).request(message, version=version)
+        return await self._within(message, version)
+
+    async def _within(self, message: Message, version: int | None) -> Any:
+        from barnabas.server.dispatch import HANDLERS
+
+        key = apis.ApiKey(type(message).API_KEY)
+        context = RequestContext(
+            api_key=key,
+            api_version=apis.api(key).max_stable_version if version is None else version,
+            correlation_id=0,
+            client_id=None,
+            listener=ListenerKind.CONTROLLERS,
+            local_address=WITHIN,
+            peer_address=WITHIN,
+        )
+        handler = importlib.import_module(f"barnabas.server.handlers.{HANDLERS[key]}")
+        response = handler.handle(self._broker, context, message)
+        return await response if inspect.isawaitable(response) else response

@@ -1,0 +1,31 @@
+"""BeginQuorumEpoch, versions 0 to 1: the new leader of the metadata quorum tells the voters that it leads (KIP-595).
+The rules are in `consensus.raft`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import ErrorCode
+from barnabas.metadata.topic_names import METADATA_TOPIC
+from barnabas.protocol.messages.begin_quorum_epoch import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from barnabas.server import quorum_messages
+from barnabas.server.context import RequestContext
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+
+def handle(broker: Broker, context: RequestContext, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
+    refusal = quorum_messages.refusal(request, broker.cluster_id)
+    if refusal != ErrorCode.NONE:
+        return BeginQuorumEpochResponse(error_code=refusal)
+    answer = broker.controller.quorum.receive_begin_epoch(quorum_messages.decode_begin(request, broker.node_id))
+    partition = ResponsePartitionData(
+        partition_index=0, error_code=answer.error, leader_id=answer.leader_id, leader_epoch=answer.epoch
+    )
+    return BeginQuorumEpochResponse(topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])])

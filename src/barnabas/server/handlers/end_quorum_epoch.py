@@ -1,0 +1,31 @@
+"""EndQuorumEpoch, versions 0 to 1: a leader of the metadata quorum resigns and names its best successors (KIP-595).
+The rules are in `consensus.raft`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.errors import ErrorCode
+from barnabas.metadata.topic_names import METADATA_TOPIC
+from barnabas.protocol.messages.end_quorum_epoch import (
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from barnabas.server import quorum_messages
+from barnabas.server.context import RequestContext
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+
+def handle(broker: Broker, context: RequestContext, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
+    refusal = quorum_messages.refusal(request, broker.cluster_id)
+    if refusal != ErrorCode.NONE:
+        return EndQuorumEpochResponse(error_code=refusal)
+    answer = broker.controller.quorum.receive_end_epoch(quorum_messages.decode_end(request))
+    partition = ResponsePartitionData(
+        partition_index=0, error_code=answer.error, leader_id=answer.leader_id, leader_epoch=answer.epoch
+    )
+    return EndQuorumEpochResponse(topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])])

@@ -1,0 +1,83 @@
+"""Sees that brokers which fell silent are fenced: one timer for the session that ends next.
+
+Only the active controller watches. A heartbeat's connection stands for the broker that sent it: when it ends, so does
+most of the session (`controller.broker_sessions`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from barnabas.controller.broker_sessions import BrokerSessions
+from barnabas.metadata.image import MetadataImage
+from barnabas.runtime.interfaces import Address, Clock, Timer
+from barnabas.types import BrokerId
+
+logger = logging.getLogger(__name__)
+
+GRACE_MS = 1  # a session ends after its deadline, not at it
+
+
+class SessionsWatch:
+    """`fence_one` decides about the next expired session, and says whether it fenced somebody."""
+
+    def __init__(
+        self, *, sessions: BrokerSessions, clock: Clock, fence_one: Callable[[], Awaitable[BrokerId | None]]
+    ) -> None:
+        self._sessions = sessions
+        self._clock = clock
+        self._fence_one = fence_one
+        self._is_active = False
+        self._timer: Timer | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._connections: dict[Address, BrokerId] = {}
+
+    def begin(self, image: MetadataImage, *, own_id: BrokerId, suspect_id: BrokerId) -> None:
+        """This node's controller became the active one, perhaps because the one before it is gone."""
+        self._is_active = True
+        now_ms = self._clock.monotonic_ms()
+        self._sessions.begin(image, now_ms)
+        self._sessions.end(own_id)  # should an earlier life of this very node be registered, it is over for certain
+        self._sessions.connection_lost(suspect_id, now_ms)
+        self._set_timer()
+
+    def end(self) -> None:
+        self._is_active = False
+        self._connections.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def heard(self, broker_id: BrokerId, peer_address: Address) -> None:
+        self._connections[peer_address] = broker_id
+        self._set_timer()
+
+    def connection_closed(self, peer_address: Address) -> None:
+        broker_id = self._connections.pop(peer_address, None)
+        if broker_id is not None and self._is_active:
+            self._sessions.connection_lost(broker_id, self._clock.monotonic_ms())
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        """A later deadline needs no new timer: an early look finds nobody, and sets the next."""
+        deadline_ms = self._sessions.next_deadline_ms()
+        if not self._is_active or deadline_ms is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_ms = max(0.0, deadline_ms - self._clock.monotonic_ms()) + GRACE_MS
+        self._timer = self._clock.call_later(delay_ms, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._fence())
+
+    async def _fence(self) -> None:
+        while self._is_active:
+            fenced = await self._fence_one()
+            if fenced is None:
+                break
+            logger.warning("broker %d is fenced: nothing was heard of it for too long", fenced)
+        self._task = None
+        self._set_timer()
