@@ -46,11 +46,9 @@ def produce(address: str, topic: str, records: int, value_bytes: int) -> float:
     for number in range(records // GROUP):
         queued = 0
         while queued < GROUP:
-            try:
-                some = group[queued:] if queued else group
-                queued += producer.produce_batch(topic, some, partition=partitions[number % len(partitions)])
-            except BufferError:
-                producer.poll(0.01)
+            some = group[queued:] if queued else group
+            queued += producer.produce_batch(topic, some, partition=partitions[number % len(partitions)])
+            producer.poll(0.01 if queued < GROUP else 0)  # its queue is full, of acknowledgements too
     if producer.flush(WAIT_SECONDS_MAX) or failures:
         sys.exit(f"not everything was delivered: {failures}")
     return time.monotonic() - began
