@@ -16,6 +16,7 @@ from random import Random
 from typing import NamedTuple
 
 from barnabas.runtime.interfaces import Buffer
+from barnabas.simulation.file_names import FileNames, NameChange, parent_of, parents
 
 PAGE_BYTES = 512  # what a crash keeps or loses of a map as one; smaller than real pages, to find more
 
@@ -114,14 +115,6 @@ def torn(change: Change, random: Random) -> Change:
     return Change(change.position, change.data[: random.randint(0, len(change.data))])
 
 
-class NameChange(NamedTuple):
-    """One unsynced change in a directory. `node` is what `path` names afterwards; `old_path` is gone then."""
-
-    path: str | None
-    node: Node | None  # None: a directory
-    old_path: str | None
-
-
 class SimulatedFile:
     def __init__(self, disk: "SimulatedDisk", path: str, node: Node) -> None:
         self.path = path
@@ -210,18 +203,14 @@ class SimulatedLock:
         self._held.discard(self._path)
 
 
-def parent_of(path: str) -> str:
-    return path.rpartition("/")[0]
-
-
 class SimulatedDisk:
     def __init__(self, *, space_bytes: int = 1 << 40, now_ms: Callable[[], int] = lambda: 0) -> None:
         self.operations = 0  # changes and syncs so far
         self.on_operation: Callable[[str], None] | None = None  # told the kind of each, after it happened
         self.on_change: Callable[[str, str], None] | None = None  # likewise, with the path
-        self._names: dict[str, Node | None] = {"": None}  # as a process sees them; None is a directory
-        self._durable_names: dict[str, Node | None] = {"": None}
-        self._name_changes: dict[str, list[NameChange]] = {}  # by directory, in order
+        self._names: FileNames[Node] = FileNames()  # as a process sees them
+        self._durable_names: FileNames[Node] = FileNames()
+        self._name_changes: dict[str, list[NameChange[Node]]] = {}  # not synced, by directory, in order
         self._locked: set[str] = set()
         self._space_bytes = space_bytes
         self._free_bytes = space_bytes
@@ -252,9 +241,9 @@ class SimulatedDisk:
         left._durable_names = self._durable_names
         left._name_changes = self._name_changes
         self._is_dead = True
-        self._names = dict(self._names)
+        self._names = self._names.copy()
         for names in (left._names, left._durable_names):
-            for node in names.values():
+            for node in names.files():
                 if node is not None:
                     node.unmap()
         return left
@@ -268,16 +257,16 @@ class SimulatedDisk:
     def image(self, random: Random, survival: Survival = Survival.SOME) -> "SimulatedDisk":
         """What a crash at this moment would leave."""
         left = SimulatedDisk(space_bytes=self._space_bytes, now_ms=self._now_ms)
-        names = dict(self._names) if survival is Survival.ALL else dict(self._durable_names)
+        names = (self._names if survival is Survival.ALL else self._durable_names).copy()
         if survival is Survival.SOME:
             for directory in sorted(self._name_changes):
                 changes = self._name_changes[directory]
                 for change in changes[: random.randint(0, len(changes))]:
-                    rename_in(names, change)
+                    names.apply(change)
         fresh: dict[Node, Node] = {}
-        for path in sorted(names):
+        for path in names.paths():
             node = names[path]
-            if not all(names.get(above, self) is None for above in parents(path)):
+            if not all(map(names.is_directory, parents(path))):
                 continue  # the directory itself did not survive
             if node is None:
                 left._names[path] = left._durable_names[path] = None
@@ -359,11 +348,11 @@ class SimulatedDisk:
 
     def _need_directory(self, path: str) -> None:
         self.check_alive()
-        if self._names.get(path, self) is not None:
+        if not self._names.is_directory(path):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
 
-    def _change_name(self, change: NameChange, kind: str) -> None:
-        rename_in(self._names, change)
+    def _change_name(self, change: NameChange[Node], kind: str) -> None:
+        self._names.apply(change)
         path = change.path if change.path is not None else change.old_path or ""
         self._name_changes.setdefault(parent_of(path), []).append(change)
         self.done(kind, path)
@@ -386,7 +375,7 @@ class SimulatedDisk:
 
     def list_directory(self, path: str) -> list[str]:
         self._need_directory(path)
-        return sorted(name[len(path) + 1 :] for name in self._names if name and parent_of(name) == path)
+        return self._names.names_in(path)
 
     def make_directories(self, path: str) -> None:
         self.check_alive()
@@ -413,8 +402,8 @@ class SimulatedDisk:
     def remove_directory(self, path: str) -> None:
         self._need_directory(path)
         self.may_fail("remove")
-        for name, node in self._names.items():
-            if node is not None and not node.mapped and name.startswith(path + "/"):
+        for node in self._names.files_below(path):
+            if not node.mapped:
                 self._free_bytes += len(node.content)
         self._change_name(NameChange(None, None, path), "remove")
 
@@ -429,7 +418,7 @@ class SimulatedDisk:
         self._need_directory(path)
         self.may_fail("sync")
         for change in self._name_changes.pop(path, ()):
-            rename_in(self._durable_names, change)
+            self._durable_names.apply(change)
         self.done("sync", path)
 
     def read_bytes(self, path: str) -> bytes:
@@ -455,24 +444,3 @@ class SimulatedDisk:
 
     def space_bytes(self, path: str) -> tuple[int, int]:
         return self._space_bytes, self._free_bytes
-
-
-def parents(path: str) -> list[str]:
-    found = []
-    while path:
-        path = parent_of(path)
-        found.append(path)
-    return found
-
-
-def rename_in(names: dict[str, Node | None], change: NameChange) -> None:
-    """A change of one name, and of all that lies below it."""
-    path, node, old_path = change
-    if old_path is not None and old_path in names:
-        for name in [name for name in names if name.startswith(old_path + "/")]:
-            below = names.pop(name)
-            if path is not None:
-                names[path + name[len(old_path) :]] = below
-        del names[old_path]
-    if path is not None:
-        names[path] = node
