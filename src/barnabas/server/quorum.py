@@ -84,6 +84,7 @@ class Quorum:
         self._fetch_task: asyncio.Task[None] | None = None
         self._sends: dict[asyncio.Task[None], None] = {}  # kept so that none is collected while it runs
         self._news: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # see `news`
+        self._known = (self.raft.role, self.raft.leader_id)  # as last told
         self._stopped = False
         self.lost_leader_id: BrokerId = NO_LEADER  # the last leader whose connection broke, until another is heard
 
@@ -150,7 +151,9 @@ class Quorum:
             task = asyncio.ensure_future(self._send(send))
             self._sends[task] = None
             task.add_done_callback(self._sends.pop)
-        if output != Output():
+        known = (self.raft.role, self.raft.leader_id)
+        if output != Output() or known != self._known:
+            self._known = known
             self._tell()
         self._set_timer()
 
