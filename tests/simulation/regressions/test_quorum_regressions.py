@@ -13,16 +13,17 @@ def leader_of(scenario: Scenario) -> SimulatedNode:
     return leader
 
 
-def test_a_voter_that_slept_hears_of_new_metadata() -> None:
+def test_a_voter_that_was_cut_off_from_its_leader_hears_of_new_metadata() -> None:
     """Its pre-vote was refused, it followed the same leader as before, and nobody told its fetches to go on."""
 
     async def story(scenario: Scenario) -> None:
         leader = leader_of(scenario)
         follower = next(node for node in scenario.cluster.nodes.values() if node is not leader)
-        scenario.cluster.pause(follower)
-        await scenario.clock.sleep(2500)
-        scenario.cluster.resume(follower)
+        scenario.network.block(leader.host, follower.host)
+        await scenario.clock.sleep(4000)
+        scenario.network.unblock(leader.host, follower.host)
         await scenario.clock.sleep(5000)
+        assert leader_of(scenario) is leader
         await scenario.create_topic("t")
         broker = follower.broker
         assert broker is not None
