@@ -5,6 +5,7 @@ Complaints are lines of the form `path:line: what is wrong`, so that an editor c
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,15 +39,19 @@ def module(name: str, text: str, path: str | None = None) -> Module:
     return Module(name, path or f"{name.replace('.', '/')}.py", text, ast.parse(text))
 
 
+@cache
 def modules_under(directory: Path, root: Path) -> list[Module]:
-    """All Python files below, named from `root` on."""
+    """All Python files below, named from `root` on; of a generated one, only what it imports."""
     return [_read(path, root) for path in sorted(directory.rglob("*.py")) if "__pycache__" not in path.parts]
 
 
 def _read(path: Path, root: Path) -> Module:
     parts = path.relative_to(root).with_suffix("").parts
     name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-    return module(name, path.read_text(encoding="utf-8"), str(path.relative_to(REPOSITORY)))
+    text = path.read_text(encoding="utf-8")
+    if name.startswith(f"{GENERATED}."):
+        text = text.partition("\nclass ")[0]
+    return module(name, text, str(path.relative_to(REPOSITORY)))
 
 
 def imports(found: Module) -> Iterator[Import]:
