@@ -25,7 +25,6 @@ from barnabas.server.context import ListenerKind, RequestContext
 from barnabas.server.controller_channel import ControllerChannel
 from barnabas.server.controller_service import ControllerService
 from barnabas.server.dispatch import Dispatcher
-from barnabas.server.fetcher import PURPOSE as REPLICA_FETCH_PURPOSE
 from barnabas.server.fetcher import Fetchers
 from barnabas.server.group_coordinator import GroupCoordinator
 from barnabas.server.log_directory import LogDirectory
@@ -35,11 +34,14 @@ from barnabas.server.peers import Peers
 from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.replica_fetch import ReplicaSessions
 from barnabas.server.telemetry import ClientTelemetry
+from barnabas.server.transaction_coordinator import TransactionCoordinator
 from barnabas.types import BrokerId, uuid_text
 
 logger = logging.getLogger(__name__)
 
 SECURITY_PROTOCOL_PLAINTEXT = 0
+# What is said to other brokers where they listen for brokers; all else is said to voters.
+TO_BROKERS = ("replica-fetch", "transactions", "transaction-markers")
 
 
 class Broker:
@@ -79,6 +81,7 @@ class Broker:
         self.acceptor = self._acceptor(ListenerKind.BROKERS)
         self.controller_acceptor = self._acceptor(ListenerKind.CONTROLLERS)
         self.groups = GroupCoordinator(self)
+        self.transactions = TransactionCoordinator(self)
         self.telemetry = ClientTelemetry(runtime)
         self.maintenance = Maintenance(self)
         self.controller_channel = ControllerChannel(self)
@@ -120,6 +123,7 @@ class Broker:
     async def stop(self) -> None:
         await self.lifecycle.stop()
         self.acceptor.close()
+        self.transactions.close()
         self.groups.close()
         await self.maintenance.stop()
         await self.fetchers.stop()
@@ -175,6 +179,7 @@ class Broker:
             self._reconfigure(image)
         self.partitions.apply(delta, image)
         self.groups.apply(delta, image)
+        self.transactions.apply(delta, image)
 
     def _reconfigure(self, image: MetadataImage) -> None:
         """What is set for this broker wins over what is set for all, and that over the file."""
@@ -191,7 +196,7 @@ class Broker:
 
     def _address_of(self, node_id: BrokerId, purpose: str) -> Address | None:
         """Where another broker listens for brokers, or another voter for voters."""
-        if purpose == REPLICA_FETCH_PURPOSE:
+        if purpose in TO_BROKERS:
             return self._broker_address(node_id)
         for voter in self.config.controller_quorum_voters:
             if voter.node_id == node_id:

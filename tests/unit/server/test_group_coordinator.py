@@ -3,7 +3,7 @@
 import pytest
 
 from barnabas.server.group_client import java_address
-from barnabas.server.group_coordinator import java_hash
+from barnabas.server.coordinator import java_hash
 
 
 @pytest.mark.parametrize(
