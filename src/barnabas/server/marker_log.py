@@ -37,6 +37,8 @@ def append(broker: Broker, name: TopicPartition, marker: Marker) -> tuple[ErrorC
     partition = broker.partitions.get(*name)
     if partition is None:
         return leader_hints.missing(broker.controller.image, *name), None
+    if marker.producer_id < 0 or marker.producer_epoch < 0:
+        return ErrorCode.UNKNOWN_SERVER_ERROR, None  # of nobody: as Kafka, which cannot write that
     groups: LedShard | None = None
     if name.topic == OFFSETS_TOPIC:
         groups = broker.groups.shards.get(name.partition)

@@ -106,6 +106,7 @@ def _has_begun(partition: Partition, header: BatchHeader) -> bool:
 
 def _refused(beginning: Mapping[TopicPartition, _Beginning], errors: Errors, api_version: int) -> Refused:
     refused = {}
+    adds = api_version >= ADDS_SINCE_VERSION
     for name, (partition, header, guard) in beginning.items():
         holds = partition.verifications.holds(header.producer_id, guard)
         partition.verifications.forget(header.producer_id)
@@ -115,8 +116,10 @@ def _refused(beginning: Mapping[TopicPartition, _Beginning], errors: Errors, api
                 error,
                 unreachable=ErrorCode.NOT_ENOUGH_REPLICAS,
                 knows_abortable=api_version >= ABORTABLE_SINCE_VERSION,
-                adds=api_version >= ADDS_SINCE_VERSION,
+                adds=adds,
             )
         elif not holds and not _has_begun(partition, header):
             refused[name] = ErrorCode.INVALID_TXN_STATE
+        elif adds and header.base_sequence != 0 and partition.log.producers.get(header.producer_id) is None:
+            refused[name] = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER  # each epoch is new here, so each begins at 0
     return refused
