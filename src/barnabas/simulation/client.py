@@ -163,6 +163,8 @@ class Client:
         found = self._connections.get(address)
         if found is not None and not found.is_closed:
             return found
+        if found is not None:
+            self.view.leaders.clear()  # as real clients do: something has changed, so ask who leads
         try:
             socket = await self._network.connect(*address)
         except OSError as error:

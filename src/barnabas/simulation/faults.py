@@ -65,7 +65,7 @@ def drawn_network(random: Random) -> NetworkProfile:
         delay_ms_max=random.choice((1.0, 2.0, 10.0, 50.0)),
         spike_rate=random.choice((0.0, 0.0, 0.001, 0.02)),
         spike_ms_max=random.choice((50.0, 500.0, 3000.0)),
-        window_bytes=random.choice((1 << 10, 1 << 14, 1 << 18)),
+        window_bytes=random.choice((1 << 12, 1 << 14, 1 << 18)),
         fragment_rate=random.choice((0.0, 0.05, 0.5)),
     )
 

@@ -327,6 +327,7 @@ class Simulation:
             if self.clock.monotonic_ms() > end_ms:
                 raise NotLive(f"{complaint}, {LIVENESS_MS_MAX / 1000:.0f} s after the last fault")
             await self.clock.sleep(20)
+        self.trace.note(f"no longer: {complaint}")
 
     def _is_in_sync(self) -> bool:
         """As every node sees it."""
