@@ -1,8 +1,12 @@
 """What the simulation once found in how three nodes keep one metadata log, each as the shortest story that shows it."""
 
+import asyncio
+
 from scenario import Scenario
 
+from barnabas.server.peers import CONNECT_TIMEOUT_MS
 from barnabas.simulation.cluster import SimulatedNode
+from barnabas.simulation.disk import Survival
 
 
 def leader_of(scenario: Scenario) -> SimulatedNode:
@@ -28,5 +32,21 @@ def test_a_voter_that_was_cut_off_from_its_leader_hears_of_new_metadata() -> Non
         broker = follower.broker
         assert broker is not None
         await scenario.until(lambda: "t" in broker.controller.image.topics_by_name)
+
+    Scenario(nodes=3).run(story)
+
+
+def test_a_node_may_give_up_to_connect_to_another() -> None:
+    """As it does when it stops. Nobody waited any more, so nobody looked at why the connection could not be made."""
+
+    async def story(scenario: Scenario) -> None:
+        one, other, _third = scenario.cluster.nodes.values()
+        assert one.broker is not None
+        peer = one.broker.peers.get(other.id, "test")
+        scenario.cluster.cut_power(other, Survival.ALL)
+        waiting = asyncio.ensure_future(peer.connected())
+        await scenario.clock.sleep(100)
+        waiting.cancel()
+        await scenario.clock.sleep(CONNECT_TIMEOUT_MS)
 
     Scenario(nodes=3).run(story)
