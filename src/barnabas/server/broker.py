@@ -106,7 +106,7 @@ class Broker:
             self.controller_acceptor.start()
             self.controller.start()
             self.lifecycle = BrokerLifecycle(self, directory_ids=(identity.directory_id,), endpoints=self._endpoints())
-            await self.lifecycle.start()
+            await self._register()
         except BaseException:
             self.controller_acceptor.close()
             self.acceptor.close()
@@ -116,6 +116,18 @@ class Broker:
         self.maintenance.start()
         self.acceptor.start()
         logger.info("node %d of cluster %s serves at %s", self.node_id, self.cluster_id, self.addresses)
+
+    async def _register(self) -> None:
+        """Until this broker may lead, which never happens if its metadata log fails meanwhile."""
+        registering = asyncio.ensure_future(self.lifecycle.start())
+        try:
+            await asyncio.wait((registering, self.failed), return_when=asyncio.FIRST_COMPLETED)
+            if registering.done():
+                registering.result()
+            if self.failed.done():
+                raise self.failed.result()
+        finally:
+            registering.cancel()
 
     async def stop(self) -> None:
         await self.lifecycle.stop()

@@ -50,3 +50,23 @@ def test_a_node_may_give_up_to_connect_to_another() -> None:
         await scenario.clock.sleep(CONNECT_TIMEOUT_MS)
 
     Scenario(nodes=3).run(story)
+
+
+def test_a_node_whose_metadata_log_fails_while_it_starts_ends() -> None:
+    """It waited for ever to be let in by the controller, though it could not take its part any more."""
+
+    async def story(scenario: Scenario) -> None:
+        leader = leader_of(scenario)
+        follower, other = (node for node in scenario.cluster.nodes.values() if node is not leader)
+        scenario.cluster.kill(follower)
+        for node in (leader, other):
+            scenario.network.block(node.host, follower.host)
+        scenario.cluster.start(follower)
+        await scenario.clock.sleep(1000)
+        follower.disk.fail("sync")
+        for node in (leader, other):
+            scenario.network.unblock(node.host, follower.host)
+        await scenario.until(lambda: scenario.cluster.is_up)
+        assert follower.incarnation == 3
+
+    Scenario(nodes=3).run(story)
