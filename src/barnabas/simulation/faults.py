@@ -241,6 +241,7 @@ class Nemesis:
     def heal(self) -> None:
         """Everything is as it should be, and nothing more goes wrong."""
         self._is_over = True
+        self._network.profile.spike_rate = 0
         for number in list(self._endings):
             self._end(number)
         for node in self._cluster.nodes.values():

@@ -65,6 +65,7 @@ class Habits:
     records_max: int = 10
     value_bytes_max: int = 300
     batches_in_flight_max: int = 5
+    begins_alone: bool = False  # a producer's first batch in a partition goes alone: see `_batch_count`
     give_up_rate: float = 0.02  # after a failure: how often a producer starts anew instead of trying again
     seek_rate: float = 0.02
     topic_settings: dict[str, str] = field(default_factory=dict)
@@ -130,14 +131,25 @@ class Producer(Participant):
         random = self.client.random
         topic = random.choice(topics)
         partition_id = random.choice(topic.partition_ids())
-        count = random.randint(1, self.board.habits.batches_in_flight_max) if self._idempotent else 1
-        batches = [self._make(partition_id) for _ in range(count)]
+        batches = [self._make(partition_id) for _ in range(self._batch_count(partition_id))]
         for batch in batches:
             self.board.history.tell(ProduceAsked(batch=batch))
         if self._idempotent:
             await self._deliver(topic, batches)
         else:
             await self._send_once(topic, batches[0])
+
+    def _batch_count(self, partition_id: PartitionId) -> int:
+        """How many go at once.
+
+        A broker that does not lead yet refuses a batch and cannot remember it. If it leads by the time of the next
+        one it takes that for the producer's beginning, as Apache Kafka does, and the first one never finds its place.
+        """
+        habits = self.board.habits
+        is_first = partition_id not in self._next_sequence
+        if not self._idempotent or (is_first and habits.begins_alone):
+            return 1
+        return self.client.random.randint(1, habits.batches_in_flight_max)
 
     async def _begin_session(self) -> None:
         response = await self.client.call_any(

@@ -153,6 +153,7 @@ class Character:
                 seek_rate=random.choice((0.0, 0.02)),
                 topic_settings=topic_settings,
                 replication_factor=min(nodes, 3),
+                begins_alone=nodes > 1,
                 churn_names=("churn-0", "churn-1"),
             ),
             plan=FaultPlan.drawn(random, power=power),
@@ -246,8 +247,11 @@ class Simulation:
         for node in self.cluster.nodes.values():
             self.cluster.start(node)
         self._spawn(self._inspect())
-        self._spawn(self.nemesis.run())
+        if self.options.nodes == 1:
+            self._spawn(self.nemesis.run())
         await self.clock.within(LIVENESS_MS_MAX * 10, self._create_topics())
+        if self.options.nodes > 1:
+            self._spawn(self.nemesis.run())  # some are so bad that without a beginning there would never be any
         working = [self._spawn(participant.run()) for participant in self.participants]
         await self.clock.sleep(self.options.seconds * 1000)
         self.trace.note("faults end")
