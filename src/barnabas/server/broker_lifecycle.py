@@ -58,11 +58,11 @@ class BrokerLifecycle:
         while not self.is_unfenced:
             await self._wait(RETRY_MS)
 
-    async def stop(self) -> None:
+    async def stop(self, *, hand_over: bool = True) -> None:
         """Gives the controller the time to move leaders away first."""
-        self._wants_shutdown = True
+        self._wants_shutdown = hand_over
         deadline_ms = self._clock.monotonic_ms() + SHUTDOWN_MS_MAX
-        while self._clock.monotonic_ms() < deadline_ms:
+        while hand_over and self._clock.monotonic_ms() < deadline_ms:
             answer = await self._heartbeat()
             if answer is None or answer.should_shut_down or answer.error_code != ErrorCode.NONE:
                 break
@@ -88,7 +88,7 @@ class BrokerLifecycle:
             ],
             rack=self._broker.config.broker_rack,
             log_dirs=list(self._directory_ids),
-            previous_broker_epoch=self.epoch,
+            previous_broker_epoch=self._broker.directory.clean_broker_epoch,
         )
         while True:
             try:
