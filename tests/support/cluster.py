@@ -164,18 +164,6 @@ class Cluster:
                 lambda broker=node.running: broker.controller.image.topics_by_name.get(name), "all know of the topic"
             )
 
-    async def set_topic_config(self, topic: str, **configs: str) -> None:
-        resource = AlterConfigsResource(
-            resource_type=ResourceType.TOPIC,
-            resource_name=topic,
-            configs=[
-                AlterableConfig(name=key.replace("_", "."), config_operation=SET, value=value)
-                for key, value in configs.items()
-            ],
-        )
-        answer = await self.controller.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-        assert answer.responses[0].error_code == ErrorCode.NONE, answer
-
     async def produce(
         self,
         topic: str,
@@ -194,6 +182,18 @@ class Cluster:
         )
         answer = await target.ask(request, PRODUCE_VERSION)
         return answer.responses[0].partition_responses[0]
+
+    async def set_topic_config(self, topic: str, **configs: str) -> None:
+        resource = AlterConfigsResource(
+            resource_type=ResourceType.TOPIC,
+            resource_name=topic,
+            configs=[
+                AlterableConfig(name=key.replace("_", "."), config_operation=SET, value=value)
+                for key, value in configs.items()
+            ],
+        )
+        answer = await self.controller.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert answer.responses[0].error_code == ErrorCode.NONE, answer
 
     async def fetch(
         self,

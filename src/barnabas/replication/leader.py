@@ -23,10 +23,11 @@ class Progress(NamedTuple):
 
 
 class ReplicaProgress:
-    __slots__ = ("broker_epoch", "caught_up_ms", "end_offset", "fetch_ms", "leader_end_offset")
+    __slots__ = ("broker_epoch", "caught_up_ms", "end_offset", "fetch_ms", "leader_end_offset", "log_start_offset")
 
     def __init__(self, caught_up_ms: float) -> None:
         self.end_offset: Offset = -1  # unknown until it fetches from this leader
+        self.log_start_offset: Offset = -1  # likewise
         self.broker_epoch = ANY_BROKER_EPOCH  # of the incarnation that fetched
         self.caught_up_ms = caught_up_ms  # the last moment at which it had all that there was
         self.fetch_ms = caught_up_ms  # of its last fetch,
@@ -77,7 +78,12 @@ class LeaderState:
         return self._progress()
 
     def fetched(
-        self, replica: BrokerId, offset: Offset, now_ms: float, broker_epoch: int = ANY_BROKER_EPOCH
+        self,
+        replica: BrokerId,
+        offset: Offset,
+        now_ms: float,
+        broker_epoch: int = ANY_BROKER_EPOCH,
+        log_start_offset: Offset = -1,
     ) -> Progress | None:
         """A follower asks for what follows `offset`, hence holds all before it. None: it is no replica of this one."""
         progress = self._replicas.get(replica)
@@ -86,10 +92,10 @@ class LeaderState:
         if offset >= self.end_offset:
             progress.caught_up_ms = now_ms
         elif offset >= progress.leader_end_offset >= 0:
-            progress.caught_up_ms = max(
-                progress.caught_up_ms, progress.fetch_ms
-            )  # all that there was when it last asked
+            # All that there was when it last asked.
+            progress.caught_up_ms = max(progress.caught_up_ms, progress.fetch_ms)
         progress.end_offset = offset
+        progress.log_start_offset = log_start_offset
         progress.broker_epoch = broker_epoch
         progress.fetch_ms = now_ms
         progress.leader_end_offset = self.end_offset
@@ -114,14 +120,6 @@ class LeaderState:
             if replica not in self.in_sync and self._may_join(replica, progress):
                 wanted.append(replica)
         return self._progress() if tuple(sorted(wanted)) == self.in_sync else self._ask(tuple(wanted))
-
-    def next_deadline_ms(self) -> float | None:
-        """When the slowest replica falls out of sync; None where nobody can."""
-        if self.in_sync_wanted is not None:
-            return None
-        followers = [self._replicas[replica] for replica in self.in_sync if replica in self._replicas]
-        lagging = [each.caught_up_ms for each in followers if each.end_offset < self.end_offset]
-        return min(lagging) + self.lag_ms_max if lagging else None
 
     def _lags(self, replica: BrokerId, now_ms: float) -> bool:
         progress = self._replicas.get(replica)
@@ -162,6 +160,11 @@ class LeaderState:
             return self.end_offset
         progress = self._replicas.get(replica)
         return -1 if progress is None else progress.end_offset
+
+    def low_watermark(self, log_start_offset: Offset, is_alive: Callable[[BrokerId], bool]) -> Offset:
+        """The offset before which no live replica, nor this leader, shows anything; -1 where one has not said yet."""
+        starts = [each.log_start_offset for replica, each in self._replicas.items() if is_alive(replica)]
+        return min((log_start_offset, *starts))
 
     def broker_epoch_of(self, replica: BrokerId) -> int:
         progress = self._replicas.get(replica)

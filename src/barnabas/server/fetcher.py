@@ -325,7 +325,8 @@ class Fetcher:
                 return
             (self._unsynced if partition.sync_due else self._moved)[followed] = None
         followed.failures = 0
-        partition.learn_offsets(data.high_watermark, data.log_start_offset)
+        if partition.learn_offsets(data.high_watermark, data.log_start_offset) and followed not in self._unsynced:
+            self._moved[followed] = None
 
     async def _sync(self) -> None:
         while self._unsynced:

@@ -78,6 +78,10 @@ class Partitions:
         broker = self._image.brokers.get(broker_id)
         return broker is not None and broker.active and broker_epoch in (ANY_BROKER_EPOCH, broker.epoch)
 
+    def is_alive(self, broker_id: BrokerId) -> bool:
+        broker = self._image.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
     def ask_in_sync(self, partition: Partition) -> None:
         self._in_sync_changes.ask(partition)
 

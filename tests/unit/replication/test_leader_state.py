@@ -55,7 +55,6 @@ def test_a_silent_replica_falls_out_of_sync_only_when_the_controller_says_so() -
     state = leader()
     state.appended(5, 0)
     state.fetched(2, 5, 50)
-    assert state.next_deadline_ms() == LAG_MS
     assert state.tick(LAG_MS - 1) == Progress(0)
     assert state.tick(LAG_MS) == Progress(0, (1, 2))
     assert state.in_sync == (1, 2, 3)
@@ -76,7 +75,6 @@ def test_an_idle_partition_has_no_deadline() -> None:
     state.appended(5, 0)
     state.fetched(2, 5, 1)
     state.fetched(3, 5, 1)
-    assert state.next_deadline_ms() is None
     assert state.tick(10 * LAG_MS) == Progress(5), "who has everything stays in sync without fetching"
 
 
