@@ -129,8 +129,9 @@ class Broker:
         finally:
             registering.cancel()
 
-    async def stop(self) -> None:
-        await self.lifecycle.stop()
+    async def stop(self, *, hand_over: bool = True) -> None:
+        """`hand_over` lets others lead what this broker leads; pointless where all of them stop together."""
+        await self.lifecycle.stop(hand_over=hand_over)
         self.acceptor.close()
         self.groups.close()
         await self.maintenance.stop()

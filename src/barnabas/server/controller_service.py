@@ -45,6 +45,8 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 Commit = asyncio.Future[Exception | None]  # None once committed, else why it is not known to be
 
+PENDING_SECONDS_MAX = 0.5  # for decisions under way when it stops; where the other voters are gone they never end
+
 
 class NotController(MetadataUnavailable):
     """Another node decides now, or none."""
@@ -119,10 +121,11 @@ class ControllerService:
         self.quorum.start()
 
     async def stop(self) -> None:
-        """Lets what is pending end. Nothing may be submitted afterwards."""
-        while self._pending and self.failure is None:
-            await asyncio.shield(self._pending[-1].committed)
+        """Lets what is pending end, if that is soon. Nothing may be submitted afterwards."""
+        if self._pending:
+            await asyncio.wait([each.committed for each in self._pending], timeout=PENDING_SECONDS_MAX)
         self._stopped = True
+        self._fail_pending(NotController("this node stops; what was asked may have been done or not"))
         self.sessions_watch.end()
         await self.quorum.stop()
         await self._runtime.offload(self._log.close)
