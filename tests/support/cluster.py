@@ -16,6 +16,7 @@ from barnabas.errors import ErrorCode
 from barnabas.log.checkpoint import CLEAN_SHUTDOWN_FILE_NAME
 from barnabas.metadata.image import ResourceType
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -143,7 +144,10 @@ class Cluster:
 
     # What clients do
 
-    async def create_topic(self, name: str, partitions: int = 1, replicas: int = 3, **configs: str) -> None:
+    async def create_topic(
+        self, name: str, partitions: int = 1, replicas: int = 3, nodes: list[Node] | None = None, **configs: str
+    ) -> None:
+        """Known to these nodes, or to all, when it returns."""
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
@@ -159,10 +163,15 @@ class Cluster:
         )
         answer = await self.controller.ask(request, 7)
         assert answer.topics[0].error_code == ErrorCode.NONE, answer
-        for node in self.running:
+        for node in self.running if nodes is None else nodes:
             await until(
                 lambda broker=node.running: broker.controller.image.topics_by_name.get(name), "all know of the topic"
             )
+
+    async def delete_topic(self, name: str) -> None:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=REQUEST_MS_MAX)
+        answer = await self.controller.ask(request, 6)
+        assert answer.responses[0].error_code == ErrorCode.NONE, answer
 
     async def produce(
         self,

@@ -138,17 +138,13 @@ _NAMES_BY_REASON = {
         quota.window.num quota.window.size.seconds replication.quota.window.num
         replication.quota.window.size.seconds
     """,
-    "snapshots of the metadata log are not available yet": """
-        metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
-        metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
-        metadata.max.retention.bytes metadata.max.retention.ms
+    "the metadata log is not written to while nothing changes": """
+        metadata.max.idle.interval.ms
     """,
     "it has one fixed value here, or belongs to a part of clusters that is not built yet": """
         auto.leader.rebalance.enable controlled.shutdown.enable controller.quorum.append.linger.ms
         controller.quorum.auto.join.enable
-        controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
-        controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
-        controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
+        controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
         controller.socket.timeout.ms initial.broker.registration.timeout.ms leader.imbalance.check.interval.seconds
         request.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     """,

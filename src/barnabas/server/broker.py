@@ -103,9 +103,9 @@ class Broker:
                 on_failure=self._failed,
                 clean_shutdown=self.directory.was_clean,
             )
+            self.lifecycle = BrokerLifecycle(self, directory_ids=(identity.directory_id,), endpoints=self._endpoints())
             self.controller_acceptor.start()
             self.controller.start()
-            self.lifecycle = BrokerLifecycle(self, directory_ids=(identity.directory_id,), endpoints=self._endpoints())
             await self._register()
         except BaseException:
             self.controller_acceptor.close()
