@@ -28,6 +28,7 @@ from barnabas.server.dispatch import Dispatcher
 from barnabas.server.fetcher import PURPOSE as REPLICA_FETCH_PURPOSE
 from barnabas.server.fetcher import Fetchers
 from barnabas.server.group_coordinator import GroupCoordinator
+from barnabas.server.leader_elections import LeaderElections
 from barnabas.server.log_directory import LogDirectory
 from barnabas.server.maintenance import Maintenance
 from barnabas.server.partitions import Partitions
@@ -81,6 +82,7 @@ class Broker:
         self.groups = GroupCoordinator(self)
         self.telemetry = ClientTelemetry(runtime)
         self.maintenance = Maintenance(self)
+        self.leader_elections = LeaderElections(self)
         self.controller_channel = ControllerChannel(self)
         self.producer_ids = ProducerIds(self)
         self.controller: ControllerService
@@ -114,6 +116,7 @@ class Broker:
             raise
         self.partitions.set_aside_strays(self.controller.image)
         self.maintenance.start()
+        self.leader_elections.start()
         self.acceptor.start()
         logger.info("node %d of cluster %s serves at %s", self.node_id, self.cluster_id, self.addresses)
 
@@ -134,6 +137,7 @@ class Broker:
         await self.lifecycle.stop(hand_over=hand_over)
         self.acceptor.close()
         self.groups.close()
+        await self.leader_elections.stop()
         await self.maintenance.stop()
         await self.fetchers.stop()
         await self.in_sync_changes.stop()
@@ -188,6 +192,7 @@ class Broker:
             self._reconfigure(image)
         self.partitions.apply(delta, image)
         self.groups.apply(delta, image)
+        self.leader_elections.apply(delta, image)
 
     def _reconfigure(self, image: MetadataImage) -> None:
         """What is set for this broker wins over what is set for all, and that over the file."""
