@@ -61,5 +61,6 @@ class ReplicationConfig(CoordinatorConfig):
         "unclean.leader.election.interval.ms",
         300_000,
         at_least(1),
+        internal=True,
         help="How often the controller looks for partitions that nobody leads and that may be led uncleanly.",
     )
