@@ -17,7 +17,8 @@ from random import Random
 from typing import Any
 
 from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.simulation.checkers import Checker, Promises, Violation, all_checkers
+from barnabas.simulation.checker import Checker, Promises, Violation
+from barnabas.simulation.checkers import all_checkers
 from barnabas.simulation.client import METADATA_VERSION, Client, Unavailable
 from barnabas.simulation.cluster import EPOCH_MS, SimulatedCluster, comes_from_disk_fault
 from barnabas.simulation.consumer import Consumer
@@ -197,6 +198,7 @@ class Simulation:
             sync_ms_max=self.character.sync_ms_max,
             on_failure=lambda error, what: self.loop.fail(_unexpected(what, error)),
         )
+        self.cluster.on_election = lambda: self.loop.call_soon(self._inspect_quorum, context=self.loop.world)
         self.history = History(self.trace.note)
         self.board = Board(self.history, self.character.habits)
         promises = Promises(acks_kept=(-1, 1) if options.nodes == 1 else (-1,), one_node=options.nodes == 1)
@@ -344,8 +346,13 @@ class Simulation:
     async def _inspect(self) -> None:
         while True:
             await self.clock.sleep(INSPECTION_INTERVAL_MS)
+            self._inspect_quorum()
             for checker in self.checkers:
                 checker.inspect(self.cluster)
+
+    def _inspect_quorum(self) -> None:
+        for checker in self.checkers:
+            checker.inspect_quorum(self.cluster)
 
     # What must not go unnoticed
 
