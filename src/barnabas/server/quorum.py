@@ -5,7 +5,8 @@
     as follower: fetch from the leader, append, sync, tell Raft, fetch again
                  too far behind: copy its snapshot part by part, check it, begin the log anew behind it
 
-Always holds: what Raft wants persisted is on the platter before anybody hears of it. One timer, for Raft's next
+Always holds: what Raft wants persisted is on the platter before anybody hears of it; where that fails, nobody hears
+anything more of this replica. One timer, for Raft's next
 deadline. The fetch loop is the only thing that writes to a follower's log.
 Does not know: what records mean; elections (Raft does); requests of clients.
 """
@@ -101,6 +102,7 @@ class Quorum:
         self._sends: dict[asyncio.Task[None], None] = {}  # kept so that none is collected while it runs
         self._news: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # see `news`
         self._known = (self.raft.role, self.raft.leader_id)  # as last told
+        self._failure: OSError | None = None
         self._stopped = False
         self.lost_leader_id: BrokerId = NO_LEADER  # the last leader whose connection broke, until another is heard
 
@@ -135,7 +137,8 @@ class Quorum:
     async def stop(self) -> None:
         """A leader says good-bye first, so that the others need not find out by waiting."""
         self._stopped = True
-        self._perform(self.raft.resign(self._clock.monotonic_ms()))
+        if self._failure is None:
+            self._perform(self.raft.resign(self._clock.monotonic_ms()))
         farewells = tuple(self._sends)
         if farewells:
             await asyncio.wait(farewells, timeout=FAREWELL_SECONDS)
@@ -150,6 +153,21 @@ class Quorum:
     # Raft's outputs
 
     def _perform(self, output: Output) -> None:
+        """OSError where the disk fails: what Raft believes is then not what is written down, and must not be told."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            self._carry_out(output)
+        except OSError as error:
+            self._failed(error)
+            raise
+
+    def _failed(self, error: OSError) -> None:
+        if self._failure is None:
+            self._failure = error
+            self._on_failure(error)
+
+    def _carry_out(self, output: Output) -> None:
         """In the order of the fields, which is the order in which they are safe."""
         if output.persist is not None:
             self._log.write_election(output.persist, self.raft.voters)
@@ -191,7 +209,7 @@ class Quorum:
         try:
             self._perform(self.raft.tick(self._clock.monotonic_ms()))
         except OSError as error:
-            self._on_failure(error)
+            self._failed(error)
 
     async def _send(self, send: Send) -> None:
         peer = self._peers.get(send.to, ELECTION_PURPOSE)
@@ -204,7 +222,10 @@ class Quorum:
         if isinstance(send.message, VoteRequest):
             answer = quorum_messages.decode_vote_response(response)
             now_ms = self._clock.monotonic_ms()
-            self._perform(self.raft.receive_vote_response(send.to, answer, send.message.pre_vote, now_ms))
+            try:
+                self._perform(self.raft.receive_vote_response(send.to, answer, send.message.pre_vote, now_ms))
+            except OSError as error:
+                self._failed(error)
 
     # As leader
 
@@ -229,7 +250,7 @@ class Quorum:
                 await self._runtime.offload(self._log.sync)
                 self._perform(self.raft.synced(synced, self._clock.monotonic_ms()))
         except OSError as error:
-            self._on_failure(error)
+            self._failed(error)
         finally:
             self._sync_task = None
 
@@ -261,7 +282,7 @@ class Quorum:
                 logger.debug("cannot fetch metadata from node %d: %s", target, error)
                 await self._clock.sleep(FETCH_BACKOFF_MS)
             except OSError as error:
-                self._on_failure(error)
+                self._failed(error)
                 return
 
     def _fetch_target(self) -> BrokerId | None:
@@ -347,7 +368,7 @@ class Quorum:
             self._partial = None
 
     def _lost(self, node_id: BrokerId) -> None:
-        if not self._stopped:
+        if not self._stopped and self._failure is None:
             if node_id == self.raft.leader_id:
                 self.lost_leader_id = node_id
             self._perform(self.raft.connection_lost(node_id, self._clock.monotonic_ms()))

@@ -4,6 +4,8 @@ import asyncio
 
 from scenario import Scenario
 
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.server.peers import CONNECT_TIMEOUT_MS
 from barnabas.simulation.cluster import SimulatedNode
 from barnabas.simulation.disk import Survival
@@ -68,5 +70,26 @@ def test_a_node_whose_metadata_log_fails_while_it_starts_ends() -> None:
             scenario.network.unblock(node.host, follower.host)
         await scenario.until(lambda: scenario.cluster.is_up)
         assert follower.incarnation == 3
+
+    Scenario(nodes=3).run(story)
+
+
+def test_a_controller_that_cannot_carry_out_what_is_committed_ends() -> None:
+    """The failure went to the voter whose fetch had committed it, and the node went on with partitions of the past."""
+
+    async def story(scenario: Scenario) -> None:
+        leader = leader_of(scenario)
+        topic = await scenario.create_topic("t")
+        leader.disk.fail("rename")
+        connection = await scenario.client.connection(leader.address)
+        connection.ask(DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=topic.id)], timeout_ms=5000), 6)
+        await scenario.until(lambda: leader.incarnation == 2 and scenario.cluster.is_up)
+        again = await scenario.create_topic("t")
+
+        async def accepted() -> bool:
+            return await scenario.produce(again, b"a") == ErrorCode.NONE
+
+        await scenario.patiently(accepted)
+        assert await scenario.read(again) == [b"a"]
 
     Scenario(nodes=3).run(story)
