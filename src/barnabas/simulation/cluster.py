@@ -206,9 +206,9 @@ class SimulatedCluster:
         error = task.exception()
         self._trace.note(f"{node.host} has ended: {error!r}")
         self._end_process(node)
-        if error is None:
+        if error is None and node.stays_down:
             return
-        if not comes_from_disk_fault(error):
+        if error is not None and not comes_from_disk_fault(error):
             self._on_failure(error, f"{node.host} ended")
         delay_ms = self._random.uniform(1, RESTART_MS_MAX)
         self.loop.call_later(delay_ms / 1000, self._restart, node, context=self.loop.world)
