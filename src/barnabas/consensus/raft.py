@@ -263,8 +263,7 @@ class Raft:
 
     def receive_fetch_response(self, from_id: BrokerId, verdict: FetchVerdict, now_ms: float) -> Output:
         """The leader's answer; records, if any, are appended by the shell before the next one is asked for."""
-        if self._follow_newer(verdict.epoch, verdict.leader_id, now_ms):
-            return self._take()
+        self._follow_newer(verdict.epoch, verdict.leader_id, now_ms)  # it may be the one that was asked
         is_from_leader = self.role is Role.FOLLOWER and from_id == self.leader_id and verdict.epoch == self.epoch
         if is_from_leader and verdict.error == ErrorCode.NONE:
             self._has_fetched = True

@@ -308,6 +308,8 @@ class Quorum:
             if verdict.error:
                 await self._clock.sleep(FETCH_BACKOFF_MS)
             return
+        if verdict.diverging is not None or verdict.snapshot is not None:
+            return  # what this log holds is not the leader's: none of it may count
         if records:
             self._log.append_from_leader(records)
             await self._runtime.offload(self._log.sync)

@@ -365,3 +365,12 @@ def test_chance(seed: int) -> None:
     cluster.run(cluster.now_ms + 3000)
     assert cluster.history[-1][1] == "last"
     assert {tuple(node.log.entries) for node in cluster.nodes.values()} == {tuple(cluster.history)}
+
+
+def test_a_leader_found_by_asking_it_has_its_word_about_the_log() -> None:
+    """A replica that knew of no leader took the answer for news alone, and then counted what it should have cut."""
+    raft = replica(election=Election(epoch=3), entries=5)
+    diverging = LogEnd(1, 3)
+    output = raft.receive_fetch_response(2, FetchVerdict(ErrorCode.NONE, 3, 2, 9, diverging=diverging), 0)
+    assert (raft.role, raft.leader_id) == (Role.FOLLOWER, 2)
+    assert output.truncate_to == 3
