@@ -18,7 +18,7 @@ from barnabas.config.validation import ConfigError
 from barnabas.log.checkpoint import CheckpointError
 from barnabas.runtime.interfaces import Disk
 from barnabas.server.broker import Broker
-from barnabas.server.log_directory import DirectoryInUse, DirectoryMismatch
+from barnabas.server.log_directory import DirectoryFailed, DirectoryInUse, DirectoryMismatch
 from barnabas.server.metadata_log import MetadataUnavailable
 
 logger = logging.getLogger(__name__)
@@ -112,7 +112,11 @@ async def _run(config: BrokerConfig, memory: bool, supervised: bool) -> int:
         print("ready", ",".join(f"{bracketed(host)}:{port}" for host, port in node.addresses), flush=True)
         await asyncio.wait((asked, node.failed), return_when=asyncio.FIRST_COMPLETED)
         await node.stop(hand_over=asked.result() if asked.done() else True)
-    return failed(f"stopped, for the metadata log failed: {node.failed.result()}") if node.failed.done() else 0
+    return failed(f"stopped: {_why(node.failed.result())}") if node.failed.done() else 0
+
+
+def _why(failure: Exception) -> str:
+    return str(failure) if isinstance(failure, DirectoryFailed) else f"the metadata log failed: {failure}"
 
 
 def _at_end_of_input(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

@@ -74,6 +74,7 @@ class Broker:
             runtime=runtime,
             fetchers=self.fetchers,
             in_sync_changes=self.in_sync_changes,
+            on_failure=self._failed,
         )
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.random)
         self.replica_sessions = ReplicaSessions(runtime.random)
@@ -148,9 +149,13 @@ class Broker:
         for partition in self.partitions:
             partition.close()
         all_closed = await self.runtime.offload(lambda: close_all(logs.values()))
-        self.directory.write_checkpoints(logs)
-        self.directory.write_high_watermarks(logs)
-        clean = all_closed and self.controller.failure is None
+        try:
+            self.directory.write_checkpoints(logs)
+            self.directory.write_high_watermarks(logs)
+        except OSError as error:
+            logger.error("%s: checkpoints cannot be written: %s", self.directory.path, error)
+            all_closed = False
+        clean = all_closed and not self.failed.done()
         self.directory.close(clean=clean, broker_epoch=self.lifecycle.epoch)
         logger.info("node %d stopped", self.node_id)
 
@@ -224,6 +229,7 @@ class Broker:
         return endpoint.host, endpoint.port
 
     def _failed(self, error: Exception) -> None:
+        """Whoever runs this broker waits for `failed`, and stops it."""
         if not self.failed.done():
             self.failed.set_result(error)
 

@@ -282,6 +282,7 @@ class Fetcher:
             self._carry_out(followed, data)
         except OSError as error:
             logger.error("%s: cannot follow, next try in a while: %s", followed.partition.name, error)
+            followed.partition.follow_failed(error)
             self._rest(followed)
 
     def _carry_out(self, followed: Followed, data: PartitionData) -> None:

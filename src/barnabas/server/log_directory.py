@@ -40,6 +40,10 @@ class DirectoryMismatch(Exception):
     """The directory belongs to another node or cluster."""
 
 
+class DirectoryFailed(Exception):
+    """The disk under the directory does not work any more. A broker has one directory, so it must stop."""
+
+
 class LogDirectory:
     def __init__(self, runtime: Runtime, path: str) -> None:
         self.path = path

@@ -11,12 +11,14 @@ no task. Who is in sync changes by the controller's word only, as an answer or b
 Where `flush.messages` asks for a sync, records are acknowledged and shown only once they are on the platter: the
 watermark then follows the sync, and one sync serves all that was appended before it began. `flush.ms`, and segments
 that were finished, are synced in the background. After a failed sync nobody knows what the disk holds: the partition
-takes no more writes until a restart has recovered it.
+takes no more writes until a restart has recovered it, and the broker is told that its disk has failed. So it is where
+others could lead and this broker cannot write, be it for want of space.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -39,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 READ_COMMITTED = 1
 ACKS_ALL = -1
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # there is no room: that may change
 NEVER = LONG_MAX  # what flush.messages and flush.ms are by default
 
 
@@ -68,6 +71,9 @@ class Cluster(Protocol):
         """Whether the controller would take this incarnation of a broker into the in-sync replicas."""
 
     def is_alive(self, broker_id: BrokerId) -> bool: ...
+
+    def storage_failed(self, partition: Partition, error: OSError) -> None:
+        """The disk under the partition does not work, or is full where other brokers have room."""
 
     def ask_in_sync(self, partition: Partition) -> None:
         """Asks for `partition.in_sync_wanted`; the answer comes by `in_sync_answered` or by the metadata log."""
@@ -297,6 +303,8 @@ class Partition:
         except OSError as error:
             logger.error("%s: cannot append, the producer is told KAFKA_STORAGE_ERROR: %s", self.name, error)
             log.refused(records)
+            if error.errno not in FULL or len(self.in_sync) > 1:
+                self._storage_failed(error)
             return AppendInfo.failed(ErrorCode.KAFKA_STORAGE_ERROR)
         if info.error == ErrorCode.NONE and not info.duplicate:
             size_bytes = len(records)
@@ -321,6 +329,11 @@ class Partition:
         if self._flush_timer is None:
             self._flush_when_due()
         return info
+
+    def follow_failed(self, error: OSError) -> None:
+        """A disk that is full only makes a follower fall behind, until there is room again."""
+        if error.errno not in FULL or self.log.is_offline:
+            self._storage_failed(error)
 
     def learn_offsets(self, high_watermark: Offset, log_start_offset: Offset) -> bool:
         """As a follower, from its leader. Whether the leader should hear of where the log begins now."""
@@ -460,8 +473,12 @@ class Partition:
             await self._runtime.offload(flush)
         except OSError as error:
             logger.error("%s: cannot sync; it takes no more writes until a restart: %s", self.name, error)
-            self._broken = True
+            self._storage_failed(error)
         return not self._broken
+
+    def _storage_failed(self, error: OSError) -> None:
+        self._broken = True
+        self._cluster.storage_failed(self, error)
 
     def _fail_waiters(self, error: ErrorCode) -> None:
         for waiter in (*self._waiters, *self._sync_waiters, *self._deletion_waiters):
