@@ -5,6 +5,7 @@ import asyncio
 from scenario import Scenario
 
 from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.server.peers import CONNECT_TIMEOUT_MS
 from barnabas.simulation.cluster import SimulatedNode
@@ -91,5 +92,22 @@ def test_a_controller_that_cannot_carry_out_what_is_committed_ends() -> None:
 
         await scenario.patiently(accepted)
         assert await scenario.read(again) == [b"a"]
+
+    Scenario(nodes=3).run(story)
+
+
+def test_a_node_may_stop_while_it_passes_a_request_on() -> None:
+    """The wish to close the client's connection, which was closed already, was logged as an error of the broker."""
+
+    async def story(scenario: Scenario) -> None:
+        leader = leader_of(scenario)
+        follower = next(node for node in scenario.cluster.nodes.values() if node is not leader)
+        connection = await scenario.client.connection(follower.address)
+        scenario.cluster.pause(leader)
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        scenario.cluster.stop(follower)
+        await scenario.clock.sleep(1000)  # it waits for the controller
+        connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
+        await scenario.until(lambda: follower.process is None)
 
     Scenario(nodes=3).run(story)
