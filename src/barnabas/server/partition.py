@@ -472,6 +472,8 @@ class Partition:
         try:
             await self._runtime.offload(flush)
         except OSError as error:
+            if self.closed:
+                return False  # it was deleted meanwhile: what is gone need not be synced
             logger.error("%s: cannot sync; it takes no more writes until a restart: %s", self.name, error)
             self._storage_failed(error)
         return not self._broken
