@@ -101,8 +101,18 @@ class LeaderState:
         progress.leader_end_offset = self.end_offset
         self._now_ms = now_ms
         if self.in_sync_wanted is None and replica not in self.in_sync and self._may_join(replica, progress):
-            return self._ask((*self.in_sync, replica))
+            return self._ask((*self.in_sync, *dict.fromkeys((replica, *self._joining()))))
         return self._progress()
+
+    def _joining(self) -> list[BrokerId]:
+        """Those that could be in sync though they do not ask right now: what they said last is not too old for that."""
+        return [
+            replica
+            for replica, progress in self._replicas.items()
+            if replica not in self.in_sync
+            and not self._lags(replica, self._now_ms)
+            and self._may_join(replica, progress)
+        ]
 
     def _may_join(self, replica: BrokerId, progress: ReplicaProgress) -> bool:
         return progress.end_offset >= max(self.high_watermark, self.epoch_start_offset) and self._is_eligible(
@@ -115,10 +125,7 @@ class LeaderState:
         self._now_ms = now_ms
         if self.in_sync_wanted is not None:
             return self._progress()
-        wanted = [replica for replica in self.in_sync if not self._lags(replica, now_ms)]
-        for replica, progress in self._replicas.items():
-            if replica not in self.in_sync and self._may_join(replica, progress):
-                wanted.append(replica)
+        wanted = [replica for replica in self.in_sync if not self._lags(replica, now_ms)] + self._joining()
         return self._progress() if tuple(sorted(wanted)) == self.in_sync else self._ask(tuple(wanted))
 
     def _lags(self, replica: BrokerId, now_ms: float) -> bool:
@@ -136,7 +143,10 @@ class LeaderState:
         """The controller's word, as answer or by the metadata log: this set, and no other, is in sync."""
         self.in_sync = tuple(sorted(in_sync))
         assert self.leader_id in self.in_sync
-        return self.refused()
+        progress = self.refused()
+        # Whoever caught up while this was asked may be idle, and would not show up again.
+        joining = self._joining()
+        return self._ask((*self.in_sync, *joining)) if joining else progress
 
     def refused(self) -> Progress:
         """The controller did not change anything: what was asked may be asked again later."""
