@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby
 from pathlib import Path
 
 import apache_kafka
@@ -117,6 +118,47 @@ def test_the_dump_tool_reads_every_record(tmp_path: Path) -> None:
     assert len(topic["topicId"]) == 22
 
 
+# Many snapshots, of which one is kept; and a segment for each batch, so that the log is cut behind it.
+SNAPSHOTS = {
+    "metadata.log.max.record.bytes.between.snapshots": 1000,
+    "metadata.max.retention.bytes": 0,
+    "metadata.log.segment.ms": 1,
+}
+
+
+def snapshot_of(broker: BrokerProcess) -> Path:
+    """The only one, as soon as the log begins with it."""
+
+    def found() -> list[Path]:
+        directory = broker.node_directory / "__cluster_metadata-0"
+        return [] if metadata_log(broker).exists() else sorted(directory.glob("*.checkpoint"))
+
+    return wait_until(lambda: len(found()) == 1 and found(), "a snapshot takes the place of the log")[0]
+
+
+def test_the_dump_tool_reads_a_snapshot(tmp_path: Path) -> None:
+    broker = BrokerProcess(data=tmp_path, config=SNAPSHOTS)
+    with broker:
+        work(broker)
+        snapshot_of(broker)
+    [*_, path] = sorted((broker.node_directory / "__cluster_metadata-0").glob("*.checkpoint"))
+    lines = run_tool(
+        "org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(path)
+    ).splitlines()
+    end_offset, epoch = (int(part) for part in path.stem.split("-"))
+    assert lines[1] == f"Snapshot end offset: {end_offset}, epoch: {epoch}"
+    assert not [line for line in lines if "isvalid: false" in line or "xception" in line or "Error" in line]
+    assert "SnapshotHeader" in lines[3]
+    assert "SnapshotFooter" in lines[-1]
+    payloads = [json.loads(line.partition("payload: ")[2]) for line in lines if "payload: " in line]
+    decoded = ["".join(word.capitalize() for word in payload["type"].split("_")) for payload in payloads]
+    assert decoded == own_reading(path)
+    assert payloads[0]["data"]["name"] == "metadata.version"
+    kinds = [name for name, _ in groupby(decoded) if name not in ("TopicRecord", "PartitionRecord")]
+    features_first = ["FeatureLevelRecord", "RegisterBrokerRecord", "RegisterControllerRecord", "ConfigRecord"]
+    assert kinds[:4] == features_first, "the order in which Kafka writes them"
+
+
 def test_the_quorum_tool_describes_it(tmp_path: Path) -> None:
     with BrokerProcess(data=tmp_path) as broker:
         tool = ("org.apache.kafka.tools.MetadataQuorumCommand", "--bootstrap-server", broker.address, "describe")
@@ -130,11 +172,14 @@ def test_the_quorum_tool_describes_it(tmp_path: Path) -> None:
         assert row[-1] == "Leader"
 
 
-def test_kafka_takes_over_the_directory_and_gives_it_back(tmp_path: Path) -> None:
-    broker = BrokerProcess(data=tmp_path)
+@pytest.mark.parametrize("config", [{}, SNAPSHOTS], ids=["log", "snapshot"])
+def test_kafka_takes_over_the_directory_and_gives_it_back(tmp_path: Path, config: dict[str, int]) -> None:
+    broker = BrokerProcess(data=tmp_path, config=config)
     with broker:
         work(broker)
         before = partitions(broker)
+        if config:
+            snapshot_of(broker)
     kafka = ApacheKafka(tmp_path / "kafka")
     kafka.directory.mkdir()
     settings = {
@@ -147,6 +192,7 @@ def test_kafka_takes_over_the_directory_and_gives_it_back(tmp_path: Path) -> Non
         "offsets.topic.replication.factor": 1,
         "broker.session.timeout.ms": 1000,  # it waits for the session of its predecessor to end
         "broker.heartbeat.interval.ms": 200,
+        **{name: value for name, value in config.items() if name == "metadata.log.max.record.bytes.between.snapshots"},
     }
     lines = "".join(f"{name}={value}\n" for name, value in settings.items())
     filled = lines.format(port=kafka.port, controller=apache_kafka.free_port())

@@ -147,14 +147,17 @@ def test_too_few_in_sync_take_no_writes_that_want_all() -> None:
             await cluster.produce("t", b"a")
             slow, fast = cluster.followers("t")
             await cluster.pause_following(slow)
-            answer = await cluster.produce("t", b"b")
-            assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            assert (await cluster.produce("t", b"b", timeout_ms=50)).error_code == ErrorCode.REQUEST_TIMED_OUT
+            waiting = cluster.replica(cluster.leader_id("t"), "t").committed(2)
             await cluster.in_sync("t", cluster.leader_id("t"), fast)
+            assert waiting is not None
+            assert not waiting.done(), "it may be committed yet, when the slow one is back"
             assert (await cluster.produce("t", b"c")).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
             assert (await cluster.produce("t", b"d", acks=1)).error_code == ErrorCode.NONE
             assert (await cluster.fetch("t")).high_watermark == 1, "what may be lost is not shown"
             cluster.resume_following(slow)
             await cluster.in_sync("t", 1, 2, 3)
+            assert await waiting == ErrorCode.NONE
             assert (await cluster.produce("t", b"e")).error_code == ErrorCode.NONE
             assert await cluster.values("t") == [b"a", b"b", b"d", b"e"]
 

@@ -53,6 +53,7 @@ class BrokerProcess:
         self.environment = dict(environment or {})
         self.prepare = prepare  # runs in the child before the broker, e.g. to set a limit
         self.process: subprocess.Popen[bytes] | None = None
+        self.ready_line = ""
         self.ready_seconds = 0.0  # from the start of the process to its ready line
         self._errors = Path(_scratch.name) / f"stderr-{next(_numbers)}"  # all of its lives, one after the other
 
@@ -88,9 +89,9 @@ class BrokerProcess:
                 env=environment,
                 preexec_fn=self.prepare,
             )
-        line = self._read_ready_line(began + READY_SECONDS_MAX)
+        self.ready_line = self._read_ready_line(began + READY_SECONDS_MAX)
         self.ready_seconds = time.monotonic() - began
-        self.port = int(line.rpartition(":")[2])
+        self.port = int(self.ready_line.rpartition(":")[2])
         return self
 
     def stop(self) -> int:

@@ -13,8 +13,16 @@ from typing import Any
 from barnabas.client.connection import ClientConnection
 from barnabas.config.broker import BrokerConfig
 from barnabas.errors import ErrorCode
+from barnabas.log.checkpoint import CLEAN_SHUTDOWN_FILE_NAME
+from barnabas.metadata.image import ResourceType
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch import Record, decode_records, encode_batch, read_header
 from barnabas.runtime.frame_reader import FrameBuffers
@@ -27,6 +35,7 @@ WAIT_SECONDS_MAX = 20.0
 PRODUCE_VERSION = 12
 FETCH_VERSION = 12
 REQUEST_MS_MAX = 10_000
+SET = 0  # as IncrementalAlterConfigs has it
 
 
 def free_ports(count: int) -> list[int]:
@@ -72,6 +81,10 @@ class Node:
         if self.broker is not None:
             broker, self.broker = self.broker, None
             await broker.stop()
+
+    def forget_clean_end(self) -> None:
+        """As if the process, while it is down, had not ended in good order."""
+        self.disk.remove(f"/memory/{CLEAN_SHUTDOWN_FILE_NAME}")
 
     async def ask(self, request: Any, version: int) -> Any:
         if self._connection is None or self._connection.is_closed:
@@ -131,7 +144,10 @@ class Cluster:
 
     # What clients do
 
-    async def create_topic(self, name: str, partitions: int = 1, replicas: int = 3, **configs: str) -> None:
+    async def create_topic(
+        self, name: str, partitions: int = 1, replicas: int = 3, nodes: list[Node] | None = None, **configs: str
+    ) -> None:
+        """Known to these nodes, or to all, when it returns."""
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
@@ -147,23 +163,46 @@ class Cluster:
         )
         answer = await self.controller.ask(request, 7)
         assert answer.topics[0].error_code == ErrorCode.NONE, answer
-        for node in self.running:
+        for node in self.running if nodes is None else nodes:
             await until(
                 lambda broker=node.running: broker.controller.image.topics_by_name.get(name), "all know of the topic"
             )
 
+    async def delete_topic(self, name: str) -> None:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=REQUEST_MS_MAX)
+        answer = await self.controller.ask(request, 6)
+        assert answer.responses[0].error_code == ErrorCode.NONE, answer
+
     async def produce(
-        self, topic: str, *values: bytes, partition: int = 0, acks: int = -1, node: int | None = None
+        self,
+        topic: str,
+        *values: bytes,
+        partition: int = 0,
+        acks: int = -1,
+        node: int | None = None,
+        timeout_ms: int = REQUEST_MS_MAX,
     ) -> Any:
         """To the leader, or to the node given; the answer for the partition."""
         target = self.leader(topic, partition) if node is None else self.nodes[node]
         batch = encode_batch([Record(number, 1, None, value, []) for number, value in enumerate(values)])
         data = PartitionProduceData(index=partition, records=batch)
         request = ProduceRequest(
-            acks=acks, timeout_ms=REQUEST_MS_MAX, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
+            acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
         )
         answer = await target.ask(request, PRODUCE_VERSION)
         return answer.responses[0].partition_responses[0]
+
+    async def set_topic_config(self, topic: str, **configs: str) -> None:
+        resource = AlterConfigsResource(
+            resource_type=ResourceType.TOPIC,
+            resource_name=topic,
+            configs=[
+                AlterableConfig(name=key.replace("_", "."), config_operation=SET, value=value)
+                for key, value in configs.items()
+            ],
+        )
+        answer = await self.controller.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert answer.responses[0].error_code == ErrorCode.NONE, answer
 
     async def fetch(
         self,
@@ -237,6 +276,17 @@ class Cluster:
         for partition in broker.partitions:
             if not partition.is_leader:
                 broker.fetchers.follow(partition)
+
+    def on_change(self, node: int, told: Callable[[], None]) -> None:
+        """Calls after each difference of the metadata that the node has carried out."""
+        partitions = self.nodes[node].running.partitions
+        apply = partitions.apply
+
+        def apply_and_tell(*args: Any) -> None:
+            apply(*args)
+            told()
+
+        partitions.apply = apply_and_tell  # type: ignore[method-assign]
 
     async def in_sync(self, topic: str, *replicas: int, partition: int = 0) -> None:
         """Waits until the metadata, and the leader, say so."""

@@ -5,33 +5,26 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from controllers import Controller
+from peers import FakeCluster
 
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import ErrorCode
 from barnabas.log.log import Log
+from barnabas.metadata.image import PartitionImage
 from barnabas.protocol.message import Message
 from barnabas.protocol.record_batch import Record, encode_batch
 from barnabas.runtime.interfaces import Address
 from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.server.context import ListenerKind, RequestContext
 from barnabas.server.controller_channel import ControllerChannel
+from barnabas.server.partition import Partition
 from barnabas.server.producer_ids import ProducerIds
 from barnabas.types import TopicPartition
 
 
-class FakePartition:
-    def __init__(self, name: TopicPartition, log: Log) -> None:
-        self.name = name
-        self.log = log
-
-    @property
-    def config(self) -> TopicConfig:
-        return self.log.config
-
-
-class FakePartitions(dict[tuple[str, int], FakePartition]):
-    def get(self, topic: str, partition: int) -> FakePartition | None:  # type: ignore[override]
+class FakePartitions(dict[tuple[str, int], Partition]):
+    def get(self, topic: str, partition: int) -> Partition | None:  # type: ignore[override]
         return super().get((topic, partition))
 
     def __iter__(self) -> Any:
@@ -80,8 +73,15 @@ class PartsBroker:
         for _ in range(records):
             info = log.append_as_leader(memoryview(encode_batch([Record(0, 1, b"k", b"x")])), 0, 1)
             assert info.error == ErrorCode.NONE
-        log.high_watermark = log.log_end_offset
-        self.partitions[topic, partition] = FakePartition(TopicPartition(topic, partition), log)
+        self.partitions[topic, partition] = added = Partition(
+            name=TopicPartition(topic, partition),
+            topic_id=bytes(16),
+            log=log,
+            high_watermark=log.log_end_offset,
+            cluster=FakeCluster(),
+            runtime=self.runtime,
+        )
+        added.apply(PartitionImage((1,), (1,), 1, 0, 0, (bytes(16),)))
         return log
 
 

@@ -1,7 +1,8 @@
 """A cluster of pure Raft replicas in one thread: logs are lists, the network is a heap of deliveries, time is a number.
 
 Faults come from one seed: messages lost and delayed, replicas crashed and restarted with what they had made durable,
-pairs of replicas cut off from each other. Checks after every step what must always hold.
+pairs of replicas cut off from each other, snapshots taken and what they hold cut off. Checks after every step what must
+always hold.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from barnabas.consensus.messages import (
     FetchPosition,
     LogEnd,
     Send,
+    SnapshotPosition,
     VoteRequest,
 )
 from barnabas.consensus.raft import Election, Output, Raft, Role, Timeouts
@@ -23,25 +25,57 @@ from barnabas.errors import ErrorCode
 Entry = tuple[int, str]  # epoch and value
 TIMEOUTS = Timeouts(election_ms=100, fetch_ms=200, backoff_ms_max=100)
 FETCH_INTERVAL_MS = 20
+PART = 2  # entries of a snapshot that are copied at once
 
 
 class ListLog:
-    """What a crash leaves of it is `synced` entries."""
-
-    snapshot: LogEnd | None = None
-    start_offset = 0
+    """What a crash leaves of it is `synced` entries. What lies before `start` is only there as the latest snapshot."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.synced = 0
+        self.start = LogEnd(-1, 0)
+        self.snapshots: list[LogEnd] = []  # the oldest is at `start`, where anything was cut off
+
+    @property
+    def snapshot(self) -> LogEnd | None:
+        return self.snapshots[-1] if self.snapshots else None
 
     @property
     def end(self) -> LogEnd:
         return LogEnd(self.entries[-1][0] if self.entries else -1, len(self.entries))
 
     def end_of_epoch(self, epoch: int) -> LogEnd:
-        known = [(entry_epoch, offset) for offset, (entry_epoch, _) in enumerate(self.entries) if entry_epoch <= epoch]
-        return LogEnd(known[-1][0], known[-1][1] + 1) if known else LogEnd(-1, -1)
+        start = self.start.end_offset
+        known = [
+            (entry_epoch, offset)
+            for offset, (entry_epoch, _) in enumerate(self.entries)
+            if entry_epoch <= epoch and offset >= start
+        ]
+        if known:
+            return LogEnd(known[-1][0], known[-1][1] + 1)
+        return self.start if start > 0 else LogEnd(-1, -1)
+
+    def read(self, offset: int, count: int) -> list[Entry]:
+        assert offset >= self.start.end_offset, "it was cut off"
+        return self.entries[offset : offset + count]
+
+    def take_snapshot(self, end_offset: int) -> None:
+        if end_offset > (self.snapshots[-1].end_offset if self.snapshots else 0):
+            self.snapshots.append(LogEnd(self.entries[end_offset - 1][0], end_offset))
+
+    def clean(self) -> None:
+        """All but the latest snapshot, and what it holds, goes."""
+        if self.snapshots:
+            self.snapshots = self.snapshots[-1:]
+            self.start = self.snapshots[0]
+
+    def install(self, snapshot: LogEnd, entries: list[Entry]) -> None:
+        assert len(entries) == snapshot.end_offset
+        self.entries = list(entries)
+        self.synced = len(entries)
+        self.start = snapshot
+        self.snapshots = [snapshot]
 
 
 class Node:
@@ -53,11 +87,13 @@ class Node:
         self.voters = voters
         self.is_up = False
         self.generation = 0  # deliveries for an earlier life are dropped
+        self.partial: tuple[int, LogEnd, list[Entry]] | None = None  # the epoch, and what came of the snapshot yet
         self.start()
 
     def start(self) -> None:
         self.is_up = True
         self.generation += 1
+        self.partial = None
         del self.log.entries[self.log.synced :]
         self.raft = Raft(
             replica=ReplicaKey(self.id),
@@ -104,19 +140,59 @@ class Node:
         if position is not None:
             others = [voter.key.id for voter in self.voters.others(self.id)]
             target = self.raft.leader_id if self.raft.leader_id >= 0 else self.cluster.random.choice(others)
-            self.cluster.deliver(self, target, lambda node: node.serve_fetch(position))
+            snapshot = self.raft.fetching
+            if snapshot is not None:
+                self.fetch_snapshot(target, snapshot)
+            else:
+                self.cluster.deliver(self, target, lambda node: node.serve_fetch(position))
+
+    def fetch_snapshot(self, target: int, snapshot: LogEnd) -> None:
+        if self.partial is None or self.partial[:2] != (self.raft.epoch, snapshot):
+            self.partial = (self.raft.epoch, snapshot, [])
+        asked = SnapshotPosition(ReplicaKey(self.id), self.raft.epoch, snapshot, len(self.partial[2]))
+        self.cluster.deliver(self, target, lambda node: node.serve_fetch_snapshot(asked))
+
+    def serve_fetch_snapshot(self, asked: SnapshotPosition) -> None:
+        verdict, output = self.raft.receive_fetch_snapshot(asked, self.cluster.now_ms)
+        self.perform(output)
+        if verdict.error == ErrorCode.NONE and asked.snapshot not in self.log.snapshots:
+            verdict = verdict._replace(error=ErrorCode.SNAPSHOT_NOT_FOUND)
+        part: list[Entry] = []
+        if verdict.error == ErrorCode.NONE:
+            end_offset = asked.snapshot.end_offset
+            part = self.log.entries[:end_offset][asked.position : asked.position + PART]
+            verdict = verdict._replace(size_bytes=end_offset, position=asked.position)
+
+        def answer(node: Node) -> None:
+            node.perform(node.raft.receive_fetch_snapshot_response(self.id, verdict, node.cluster.now_ms))
+            if node.raft.fetching == asked.snapshot and node.raft.epoch == verdict.epoch:
+                node.take_part(asked, part)
+
+        self.cluster.deliver(self, asked.replica.id, answer)
+
+    def take_part(self, asked: SnapshotPosition, part: list[Entry]) -> None:
+        if self.partial is None or self.partial[:2] != (asked.epoch, asked.snapshot):
+            return
+        if len(self.partial[2]) == asked.position:
+            self.partial[2].extend(part)
+        if len(self.partial[2]) == asked.snapshot.end_offset:
+            self.log.install(asked.snapshot, self.partial[2])
+            self.partial = None
+            self.cluster.installed += 1
+            self.perform(self.raft.snapshot_installed())
 
     def serve_fetch(self, position: FetchPosition) -> None:
         verdict, output = self.raft.receive_fetch(position, self.cluster.now_ms)
         self.perform(output)
         entries: list[Entry] = []
-        if verdict.error == ErrorCode.NONE and verdict.diverging is None:
-            entries = self.log.entries[position.offset : position.offset + 3]
+        plain = verdict.error == ErrorCode.NONE and verdict.diverging is None and verdict.snapshot is None
+        if plain:
+            entries = self.log.read(position.offset, 3)
 
         def answer(node: Node) -> None:
             if node.raft.fetch_position() == position:
                 node.perform(node.raft.receive_fetch_response(self.id, verdict, node.cluster.now_ms))
-                if verdict.error == ErrorCode.NONE and verdict.diverging is None:
+                if plain:
                     node.take(entries, verdict.high_watermark, verdict.epoch)
 
         self.cluster.deliver(self, position.replica.id, answer)
@@ -137,6 +213,7 @@ class RaftCluster:
         self.cut: set[frozenset[int]] = set()
         self.leaders: dict[int, int] = {}  # by epoch
         self.history: list[Entry] = []  # all that was ever committed
+        self.installed = 0  # snapshots that were copied from a leader
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
         voters = VoterSet(Voter(ReplicaKey(node_id)) for node_id in range(1, size + 1))

@@ -68,7 +68,7 @@ class Scenario:
 
         with WatchedLogs(self.trace, self.loop):
             self.loop.run(started())
-        assert self.failures == []
+        assert self.failures == [], self.failures
 
     @property
     def node(self) -> SimulatedNode:

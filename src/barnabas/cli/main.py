@@ -29,25 +29,32 @@ def parser() -> argparse.ArgumentParser:
 def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     up = commands.add_parser(
         "up",
-        help="start a broker on this machine",
-        description="Starts a broker. Prints «ready HOST:PORT» on standard output once it serves; logs go to standard "
-        "error. SIGTERM or Ctrl-C ends it cleanly.",
+        help="start a broker, or a cluster of them, on this machine",
+        description="Starts a broker, or several that replicate to each other. Prints «ready HOST:PORT[,HOST:PORT...]» "
+        "on standard output once all of them serve; logs go to standard error. SIGTERM or Ctrl-C ends them cleanly.",
         epilog="examples:\n"
         "  barnabas up\n"
         "  barnabas up --memory --port 0\n"
+        "  barnabas up --brokers 3\n"
         "  barnabas up --data /var/lib/barnabas --config num.partitions=6 --config log.retention.hours=24",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     up.add_argument("--data", metavar="DIR", help=f"where the files are kept (default: {DATA_DIRECTORY})")
     up.add_argument("--memory", action="store_true", help="keep everything in memory and leave nothing behind")
     up.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    up.add_argument("--port", type=_port, default=9092, help="port to listen on, 0 for a free one (default: 9092)")
+    up.add_argument(
+        "--port",
+        type=_port,
+        default=9092,
+        help="port to listen on, 0 for a free one; of several brokers the first (default: 9092)",
+    )
     up.add_argument(
         "--brokers", type=_count, default=1, metavar="N", help="how many brokers, one process each (default: 1)"
     )
     up.add_argument(
         "--node-id", type=int, default=1, metavar="N", help="number of this node, or of the first one (default: 1)"
     )
+    up.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)  # stops when its input ends
     _add_common(up)
 
 

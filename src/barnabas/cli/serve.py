@@ -11,13 +11,14 @@ import sys
 from collections.abc import Callable, Iterator
 
 from barnabas.cli.main import DATA_DIRECTORY
+from barnabas.cli.text import WILDCARDS, bracketed, failed
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.properties import Given, load, read_file, read_option
 from barnabas.config.validation import ConfigError
 from barnabas.log.checkpoint import CheckpointError
 from barnabas.runtime.interfaces import Disk
 from barnabas.server.broker import Broker
-from barnabas.server.log_directory import DirectoryInUse, DirectoryMismatch
+from barnabas.server.log_directory import DirectoryFailed, DirectoryInUse, DirectoryMismatch
 from barnabas.server.metadata_log import MetadataUnavailable
 
 logger = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ def up(options: argparse.Namespace) -> int:
     directory = f"{options.data or DATA_DIRECTORY}/node-{options.node_id}"
     settings = {
         "node.id": str(options.node_id),
-        "listeners": f"PLAINTEXT://{_bracketed(options.host)}:{options.port}",
+        "listeners": f"PLAINTEXT://{bracketed(options.host)}:{options.port}",
         "log.dirs": MEMORY_DIRECTORY if options.memory else os.path.abspath(directory),
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
@@ -63,7 +64,9 @@ def _serve(options: argparse.Namespace, read_settings: Callable[[], list[Given]]
         for warning in loaded.warnings:
             logger.warning("%s", warning)
         with _event_loop() as runner:
-            return runner.run(_run(loaded.config, memory))
+            if options.command == "up":
+                return runner.run(_run(loaded.config, memory, options.supervised))
+            return runner.run(_run(_reachable(loaded.config), memory, supervised=False))
     except (ConfigError, DirectoryInUse, DirectoryMismatch, CheckpointError, MetadataUnavailable) as error:
         return failed(str(error))
     except OSError as error:
@@ -78,7 +81,7 @@ def _event_loop() -> "asyncio.Runner":
     return asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
 
-async def _run(config: BrokerConfig, memory: bool) -> int:
+async def _run(config: BrokerConfig, memory: bool, supervised: bool) -> int:
     from barnabas.runtime.system import system_runtime
 
     disk: Disk | None = None
@@ -88,13 +91,19 @@ async def _run(config: BrokerConfig, memory: bool) -> int:
         disk = MemoryDisk()
     _raise_descriptor_limit()
     loop = asyncio.get_running_loop()
-    asked = asyncio.Event()
+    asked: asyncio.Future[bool] = loop.create_future()  # to stop; whether the others go on, and take over
+
+    def ask_to_stop(others_go_on: bool) -> None:
+        if not asked.done():
+            asked.set_result(others_go_on)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked.set)
+        loop.add_signal_handler(number, ask_to_stop, True)
+    if supervised:
+        _at_end_of_input(loop, lambda: ask_to_stop(False))
     node = Broker(config, system_runtime(loop, disk))
-    asked_to_stop = asyncio.ensure_future(asked.wait())
     starting = asyncio.ensure_future(node.start())
-    await asyncio.wait((starting, asked_to_stop), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():  # for instance, the other voters are not there yet
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
@@ -102,11 +111,42 @@ async def _run(config: BrokerConfig, memory: bool) -> int:
     starting.result()
     with contextlib.nullcontext() if memory else _pid_file(config):
         _quieten_garbage_collector()
-        print("ready", ",".join(f"{_bracketed(host)}:{port}" for host, port in node.addresses), flush=True)
-        await asyncio.wait((asked_to_stop, node.failed), return_when=asyncio.FIRST_COMPLETED)
-        asked_to_stop.cancel()
-        await node.stop()
-    return failed(f"stopped, for the metadata log failed: {node.failed.result()}") if node.failed.done() else 0
+        print("ready", ",".join(f"{bracketed(host)}:{port}" for host, port in node.addresses), flush=True)
+        await asyncio.wait((asked, node.failed), return_when=asyncio.FIRST_COMPLETED)
+        await node.stop(hand_over=asked.result() if asked.done() else True)
+    return failed(f"stopped: {_why(node.failed.result())}") if node.failed.done() else 0
+
+
+def _why(failure: Exception) -> str:
+    return str(failure) if isinstance(failure, DirectoryFailed) else f"the metadata log failed: {failure}"
+
+
+def _at_end_of_input(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    """The supervisor holds the other end of the pipe, and writes nothing: it stops, or died."""
+    descriptor = sys.stdin.fileno()
+
+    def readable() -> None:
+        if not os.read(descriptor, 1):
+            loop.remove_reader(descriptor)
+            callback()
+
+    loop.add_reader(descriptor, readable)
+
+
+def _reachable(config: BrokerConfig) -> BrokerConfig:
+    """A node among others must be told to them by an address that they can dial: as in Kafka, the name of its host
+    stands for an empty one. Alone it needs none, for clients are told what they dialled."""
+    voters = config.controller_quorum_voters
+    if config.advertised_listeners or not (len(voters) > 1 or config.controller_quorum_bootstrap_servers):
+        return config
+    listeners = [each for each in config.listeners if each.listener_name not in config.controller_listener_names]
+    if all(each.host not in WILDCARDS or each.port == 0 for each in listeners):
+        return config
+    import socket
+
+    host = socket.gethostname()
+    advertised = ",".join(str(each._replace(host=host) if each.host in WILDCARDS else each) for each in listeners)
+    return BrokerConfig({**config.overrides, "advertised.listeners": advertised})
 
 
 @contextlib.contextmanager
@@ -114,8 +154,11 @@ def _pid_file(config: BrokerConfig) -> Iterator[None]:
     path = os.path.join(config.data_directory, PID_FILE_NAME)
     with open(path, "w", encoding="ascii") as file:
         file.write(f"{os.getpid()}\n")
-    yield
-    os.remove(path)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
 
 
 def _raise_descriptor_limit() -> None:
@@ -131,12 +174,3 @@ def _quieten_garbage_collector() -> None:
     """What was built at start lives until the end: looking at it again and again would only cost latency."""
     gc.collect()
     gc.freeze()
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def failed(message: str) -> int:
-    print(f"barnabas: {message}", file=sys.stderr)
-    return 1

@@ -6,8 +6,8 @@ Defaults are Kafka's except where one node must be able to start from nothing: `
 
 from collections.abc import Mapping
 
-from barnabas.config.endpoints import ENDPOINTS, PROTOCOL_MAP, SERVERS, UPPER_CASE, VOTERS, Endpoint, Server, Voter
-from barnabas.config.replication import ReplicationConfig
+from barnabas.config.endpoints import ENDPOINTS, PROTOCOL_MAP, UPPER_CASE, Endpoint
+from barnabas.config.quorum import QuorumConfig
 from barnabas.config.setting import DISTINCT, Update, boolean, double, integer, long, names, string
 from barnabas.config.validation import (
     ConfigError,
@@ -26,7 +26,7 @@ LONG_MAX = (1 << 63) - 1
 CLUSTER_WIDE = Update.CLUSTER_WIDE
 
 
-class BrokerConfig(ReplicationConfig):
+class BrokerConfig(QuorumConfig):
     """Built from what was set in the file or on the command line, and later from dynamic values too. Immutable."""
 
     # Who the node is
@@ -75,17 +75,7 @@ class BrokerConfig(ReplicationConfig):
         "inter.broker.listener.name", None, help="Listener on which brokers speak to each other."
     )
 
-    # The metadata quorum
-    controller_quorum_voters: tuple[Voter, ...] = names(
-        "controller.quorum.voters", (), notation=VOTERS, help="Nodes that vote on metadata, as id@host:port."
-    )
-    controller_quorum_bootstrap_servers: tuple[Server, ...] = names(
-        "controller.quorum.bootstrap.servers",
-        (),
-        notation=SERVERS,
-        help="Addresses at which the metadata quorum is found, as host:port.",
-    )
-
+    # As a member of its cluster
     broker_session_timeout_ms: int = integer(
         "broker.session.timeout.ms", 9_000, help="A broker of which nothing was heard for so long is fenced."
     )

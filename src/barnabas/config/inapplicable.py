@@ -16,7 +16,7 @@ _NAMES_BY_REASON = {
         remote.log.index.file.cache.ttl.ms remote.log.manager.task.retry.backoff.max.ms
         remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter server.max.startup.time.ms
         share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.state.topic.prune.interval.ms
-        unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
+        unstable.api.versions.enable unstable.feature.versions.enable
     """,
     "a broker is one process with one event loop and has no such threads": """
         background.threads group.coordinator.background.threads group.coordinator.threads num.io.threads
@@ -131,18 +131,14 @@ _NAMES_BY_REASON = {
         quota.window.num quota.window.size.seconds replication.quota.window.num
         replication.quota.window.size.seconds
     """,
-    "snapshots of the metadata log are not available yet": """
-        metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
-        metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
-        metadata.max.retention.bytes metadata.max.retention.ms
+    "the metadata log is not written to while nothing changes": """
+        metadata.max.idle.interval.ms
     """,
     "it has one fixed value here, or belongs to a part of clusters that is not built yet": """
-        auto.leader.rebalance.enable controlled.shutdown.enable controller.quorum.append.linger.ms
+        controlled.shutdown.enable controller.quorum.append.linger.ms
         controller.quorum.auto.join.enable
-        controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
-        controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
-        controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
-        controller.socket.timeout.ms initial.broker.registration.timeout.ms leader.imbalance.check.interval.seconds
+        controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
+        controller.socket.timeout.ms initial.broker.registration.timeout.ms
         request.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     """,
     "this limit is not enforced yet": """

@@ -3,7 +3,7 @@
 `BrokerConfig` has them too.
 """
 
-from barnabas.config.setting import integer, long, string
+from barnabas.config.setting import boolean, integer, long, string
 from barnabas.config.transactions import TransactionConfig
 from barnabas.config.validation import at_least, one_of
 
@@ -45,4 +45,22 @@ class ReplicationConfig(TransactionConfig):
         None,
         one_of(RACK_AWARE),
         help="How a consumer is sent to a replica to read from: in its own rack; without it, always to the leader.",
+    )
+
+    # Leaders
+    auto_leader_rebalance_enable: bool = boolean(
+        "auto.leader.rebalance.enable", True, help="Whether preferred leaders lead again by themselves."
+    )
+    leader_imbalance_check_interval_seconds: int = long(
+        "leader.imbalance.check.interval.seconds",
+        300,
+        at_least(1),
+        help="How often the controller looks for partitions that others than their preferred leaders lead.",
+    )
+    unclean_leader_election_interval_ms: int = long(
+        "unclean.leader.election.interval.ms",
+        300_000,
+        at_least(1),
+        internal=True,
+        help="How often the controller looks for partitions that nobody leads and that may be led uncleanly.",
     )

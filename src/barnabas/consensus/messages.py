@@ -71,6 +71,26 @@ class FetchVerdict(NamedTuple):
     snapshot: LogEnd | None = None  # what is asked for is gone; it must take this snapshot
 
 
+class SnapshotPosition(NamedTuple):
+    """Which snapshot a replica wants, and from which byte on."""
+
+    replica: ReplicaKey
+    epoch: LeaderEpoch
+    snapshot: LogEnd
+    position: int
+
+
+class SnapshotVerdict(NamedTuple):
+    """What the leader answers to it, bytes apart."""
+
+    error: ErrorCode
+    epoch: LeaderEpoch
+    leader_id: BrokerId
+    snapshot: LogEnd = LogEnd(-1, -1)
+    size_bytes: int = 0  # of the whole snapshot
+    position: int = 0  # of the bytes that come with it
+
+
 class Send(NamedTuple):
     to: BrokerId
     message: VoteRequest | BeginEpochRequest | EndEpochRequest

@@ -51,6 +51,12 @@ class LeaderProgress:
         self._replicas[replica.id] = ReplicaProgress(replica, offset, now_ms, caught_up_ms)
         return self._advance()
 
+    def heard(self, replica: ReplicaKey, now_ms: float) -> None:
+        """A replica that copies a snapshot lives, though its log says nothing yet."""
+        before = self._replicas.get(replica.id, ReplicaProgress(replica))
+        if replica.id >= 0 and before.key.matches(replica):
+            self._replicas[replica.id] = before._replace(fetch_ms=now_ms)
+
     def _advance(self) -> bool:
         offsets = sorted((self.of(voter.key).end_offset for voter in self._voters.voters), reverse=True)
         if not offsets:

@@ -21,6 +21,8 @@ from barnabas.consensus.messages import (
     FetchVerdict,
     LogEnd,
     Send,
+    SnapshotPosition,
+    SnapshotVerdict,
     VoteRequest,
     VoteResponse,
 )
@@ -63,11 +65,12 @@ class LogView(Protocol):
     def end(self) -> LogEnd: ...
 
     @property
-    def snapshot(self) -> LogEnd | None:
-        """The latest snapshot, once the log's beginning has been cut off behind it."""
+    def start(self) -> LogEnd:
+        """Where it begins, and the epoch of what was before; (-1, 0) for a log of which nothing was cut off."""
 
     @property
-    def start_offset(self) -> Offset: ...
+    def snapshot(self) -> LogEnd | None:
+        """The latest one: it holds all that was before. Never before `start`."""
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> LogEnd:
         """The largest epoch that is not above this one, and where it ends; (-1, -1) where there is none."""
@@ -101,7 +104,9 @@ class Raft:
         self.election = election  # as persisted
         self.role = Role.UNATTACHED
         self.leader_id: BrokerId = NO_LEADER
-        self.high_watermark: Offset = -1  # never falls
+        # Never falls. What a snapshot holds was committed.
+        self.high_watermark: Offset = -1 if log.snapshot is None else log.snapshot.end_offset
+        self.fetching: LogEnd | None = None  # as follower: the snapshot that is being copied from the leader
         self.progress: LeaderProgress | None = None  # while it leads
         self._log = log
         self._timeouts = timeouts
@@ -258,14 +263,39 @@ class Raft:
 
     def receive_fetch_response(self, from_id: BrokerId, verdict: FetchVerdict, now_ms: float) -> Output:
         """The leader's answer; records, if any, are appended by the shell before the next one is asked for."""
-        if self._follow_newer(verdict.epoch, verdict.leader_id, now_ms):
-            return self._take()
+        self._follow_newer(verdict.epoch, verdict.leader_id, now_ms)  # it may be the one that was asked
         is_from_leader = self.role is Role.FOLLOWER and from_id == self.leader_id and verdict.epoch == self.epoch
         if is_from_leader and verdict.error == ErrorCode.NONE:
             self._has_fetched = True
             self._deadline_ms = now_ms + self._timeouts.fetch_ms
             if verdict.diverging is not None:
                 self._truncate_to = self._agreed_end(verdict.diverging)
+            elif verdict.snapshot is not None and verdict.snapshot.end_offset > self.high_watermark:
+                self.fetching = verdict.snapshot
+        return self._take()
+
+    def receive_fetch_snapshot_response(self, from_id: BrokerId, verdict: SnapshotVerdict, now_ms: float) -> Output:
+        """The shell keeps the bytes that came with it if this replica still fetches that snapshot afterwards."""
+        if self._follow_newer(verdict.epoch, verdict.leader_id, now_ms):
+            return self._take()
+        if self.role is Role.FOLLOWER and from_id == self.leader_id and verdict.epoch == self.epoch:
+            self._has_fetched = True
+            self._deadline_ms = now_ms + self._timeouts.fetch_ms
+            if verdict.error != ErrorCode.NONE or verdict.snapshot != self.fetching:
+                self.fetching = None  # the leader has it no more: fetch, and hear of a later one
+        return self._take()
+
+    def snapshot_refused(self) -> None:
+        """What came is no whole snapshot: begin again."""
+        self.fetching = None
+
+    def snapshot_installed(self) -> Output:
+        """The log now begins behind the snapshot that was fetched."""
+        snapshot = self._log.snapshot
+        assert snapshot is not None
+        assert self._log.start == snapshot
+        self.fetching = None
+        self._raise_high_watermark(snapshot.end_offset)
         return self._take()
 
     def appended(self, leader_high_watermark: Offset) -> Output:
@@ -279,7 +309,7 @@ class Raft:
         if mine.last_epoch == diverging.last_epoch:
             agreed = min(mine.end_offset, diverging.end_offset)
         else:
-            agreed = max(mine.end_offset, self._log.start_offset)
+            agreed = max(mine.end_offset, self._log.start.end_offset)
         assert agreed >= self.high_watermark, f"would cut at {agreed} below the watermark {self.high_watermark}"
         return agreed
 
@@ -295,14 +325,12 @@ class Raft:
     # Leading
 
     def receive_fetch(self, position: FetchPosition, now_ms: float) -> tuple[FetchVerdict, Output]:
-        if self.progress is None or position.epoch < self.epoch:
-            error = ErrorCode.NOT_LEADER_OR_FOLLOWER if self.progress is None else ErrorCode.FENCED_LEADER_EPOCH
+        error = self._leader_error(position.epoch)
+        if error != ErrorCode.NONE or self.progress is None:
             return self._fetch_verdict(error), self._take()
-        if position.epoch > self.epoch:
-            return self._fetch_verdict(ErrorCode.UNKNOWN_LEADER_EPOCH), self._take()
-        snapshot = self._log.snapshot
-        if snapshot is not None and position.offset < self._log.start_offset:
-            return self._fetch_verdict(ErrorCode.NONE)._replace(snapshot=snapshot), self._take()
+        if self._needs_snapshot(position):
+            self.progress.heard(position.replica, now_ms)
+            return self._fetch_verdict(ErrorCode.NONE)._replace(snapshot=self._log.snapshot), self._take()
         diverging = self._divergence(position)
         if (
             diverging is None
@@ -311,6 +339,31 @@ class Raft:
         ):
             self._raise_high_watermark(self.progress.high_watermark)
         return self._fetch_verdict(ErrorCode.NONE)._replace(diverging=diverging), self._take()
+
+    def receive_fetch_snapshot(self, position: SnapshotPosition, now_ms: float) -> tuple[SnapshotVerdict, Output]:
+        """Whether it may be read here; whether there is such a snapshot, and such a position in it, the shell knows."""
+        error = self._leader_error(position.epoch)
+        if error == ErrorCode.NONE and self.progress is not None:
+            self.progress.heard(position.replica, now_ms)
+        return SnapshotVerdict(error, self.epoch, self.leader_id, position.snapshot), self._take()
+
+    def _leader_error(self, epoch: LeaderEpoch) -> ErrorCode:
+        if self.progress is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if epoch < self.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > self.epoch else ErrorCode.NONE
+
+    def _needs_snapshot(self, position: FetchPosition) -> bool:
+        """Whether the place where both logs agree may lie before the beginning of this one."""
+        start = self._log.start
+        if start.end_offset == 0:
+            return False
+        return (
+            position.offset < start.end_offset
+            or position.last_fetched_epoch < start.last_epoch
+            or (position.offset == start.end_offset and position.last_fetched_epoch != start.last_epoch)
+        )
 
     def _divergence(self, position: FetchPosition) -> LogEnd | None:
         if position.last_fetched_epoch == NO_LEADER_EPOCH and position.offset == 0:
@@ -407,6 +460,7 @@ class Raft:
         self.leader_id = leader_id
         self.progress = None
         self._has_fetched = False
+        self.fetching = None
         self._votes = {}
 
     def _follow_newer(self, epoch: LeaderEpoch, leader_id: BrokerId, now_ms: float) -> bool:

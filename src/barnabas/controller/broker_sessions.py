@@ -19,11 +19,12 @@ NO_OFFSET: Offset = -1
 
 
 class Session:
-    __slots__ = ("broker_epoch", "deadline_ms", "metadata_offset", "shutdown_offset")
+    __slots__ = ("broker_epoch", "deadline_ms", "heard", "metadata_offset", "shutdown_offset")
 
     def __init__(self, broker_epoch: int, deadline_ms: float) -> None:
         self.broker_epoch = broker_epoch
         self.deadline_ms = deadline_ms
+        self.heard = False  # by this controller; else it only assumes that the broker lives
         self.metadata_offset = NO_OFFSET  # how far the broker has read the metadata log, as it last said
         self.shutdown_offset: Offset | None = None  # at which its leaders were moved away, once they were
 
@@ -48,12 +49,20 @@ class BrokerSessions:
         if session is None or session.broker_epoch != broker_epoch:
             session = self._sessions[broker_id] = Session(broker_epoch, now_ms)
         session.deadline_ms = now_ms + self.timeout_ms
+        session.heard = True
         session.metadata_offset = metadata_offset
 
     def connection_lost(self, broker_id: BrokerId, now_ms: float) -> None:
         session = self._sessions.get(broker_id)
         if session is not None:
             session.deadline_ms = min(session.deadline_ms, now_ms + self.timeout_ms / RECONNECT_FRACTION)
+
+    def claimed(self, broker_id: BrokerId, now_ms: float) -> None:
+        """Another process says that it is this broker. One that was only assumed to live has as long to speak up as one
+        whose connection broke: after all of a cluster has crashed, nobody else will ever end these sessions early."""
+        session = self._sessions.get(broker_id)
+        if session is not None and not session.heard:
+            self.connection_lost(broker_id, now_ms)
 
     def leaders_moved(self, broker_id: BrokerId, offset: Offset) -> None:
         """The broker shuts down and leads nothing from this offset on; what it was told first stands."""

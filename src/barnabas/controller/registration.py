@@ -94,6 +94,9 @@ def _other_is_alive(
 ) -> Refusal | None:
     if before is None or before.incarnation_id == request.incarnation_id:
         return None
+    if request.previous_broker_epoch == before.epoch:
+        return None  # it wrote that epoch down when it ended in good order
+    sessions.claimed(before.id, now_ms)
     alive = sessions.is_valid(before.id, before.epoch, now_ms)
     return Refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION) if alive else None
 

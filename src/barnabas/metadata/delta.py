@@ -67,7 +67,9 @@ def diff_of(
             if earlier is not None:
                 deleted.append(earlier)
         elif later is not earlier:
-            changed.append(TopicDelta(later, earlier, _changed_partitions(earlier, later)))
+            partitions = _changed_partitions(earlier, later)
+            if partitions or earlier is None:  # a snapshot makes everything anew, the same or not
+                changed.append(TopicDelta(later, earlier, partitions))
     return MetadataDelta(
         topics_deleted=tuple(deleted),
         topics_changed=tuple(changed),
@@ -92,4 +94,8 @@ def _changed_partitions(before: TopicImage | None, after: TopicImage) -> Mapping
     if before is None:
         return after.partitions
     known = before.partitions
-    return {partition: state for partition, state in after.partitions.items() if known.get(partition) is not state}
+    return {
+        partition: state
+        for partition, state in after.partitions.items()
+        if (before_state := known.get(partition)) is not state and before_state != state
+    }

@@ -23,10 +23,11 @@ class Progress(NamedTuple):
 
 
 class ReplicaProgress:
-    __slots__ = ("broker_epoch", "caught_up_ms", "end_offset", "fetch_ms", "leader_end_offset")
+    __slots__ = ("broker_epoch", "caught_up_ms", "end_offset", "fetch_ms", "leader_end_offset", "log_start_offset")
 
     def __init__(self, caught_up_ms: float) -> None:
         self.end_offset: Offset = -1  # unknown until it fetches from this leader
+        self.log_start_offset: Offset = -1  # likewise
         self.broker_epoch = ANY_BROKER_EPOCH  # of the incarnation that fetched
         self.caught_up_ms = caught_up_ms  # the last moment at which it had all that there was
         self.fetch_ms = caught_up_ms  # of its last fetch,
@@ -77,7 +78,12 @@ class LeaderState:
         return self._progress()
 
     def fetched(
-        self, replica: BrokerId, offset: Offset, now_ms: float, broker_epoch: int = ANY_BROKER_EPOCH
+        self,
+        replica: BrokerId,
+        offset: Offset,
+        now_ms: float,
+        broker_epoch: int = ANY_BROKER_EPOCH,
+        log_start_offset: Offset = -1,
     ) -> Progress | None:
         """A follower asks for what follows `offset`, hence holds all before it. None: it is no replica of this one."""
         progress = self._replicas.get(replica)
@@ -86,17 +92,27 @@ class LeaderState:
         if offset >= self.end_offset:
             progress.caught_up_ms = now_ms
         elif offset >= progress.leader_end_offset >= 0:
-            progress.caught_up_ms = max(
-                progress.caught_up_ms, progress.fetch_ms
-            )  # all that there was when it last asked
+            # All that there was when it last asked.
+            progress.caught_up_ms = max(progress.caught_up_ms, progress.fetch_ms)
         progress.end_offset = offset
+        progress.log_start_offset = log_start_offset
         progress.broker_epoch = broker_epoch
         progress.fetch_ms = now_ms
         progress.leader_end_offset = self.end_offset
         self._now_ms = now_ms
         if self.in_sync_wanted is None and replica not in self.in_sync and self._may_join(replica, progress):
-            return self._ask((*self.in_sync, replica))
+            return self._ask((*self.in_sync, *dict.fromkeys((replica, *self._joining()))))
         return self._progress()
+
+    def _joining(self) -> list[BrokerId]:
+        """Those that could be in sync though they do not ask right now: what they said last is not too old for that."""
+        return [
+            replica
+            for replica, progress in self._replicas.items()
+            if replica not in self.in_sync
+            and not self._lags(replica, self._now_ms)
+            and self._may_join(replica, progress)
+        ]
 
     def _may_join(self, replica: BrokerId, progress: ReplicaProgress) -> bool:
         return progress.end_offset >= max(self.high_watermark, self.epoch_start_offset) and self._is_eligible(
@@ -109,19 +125,8 @@ class LeaderState:
         self._now_ms = now_ms
         if self.in_sync_wanted is not None:
             return self._progress()
-        wanted = [replica for replica in self.in_sync if not self._lags(replica, now_ms)]
-        for replica, progress in self._replicas.items():
-            if replica not in self.in_sync and self._may_join(replica, progress):
-                wanted.append(replica)
+        wanted = [replica for replica in self.in_sync if not self._lags(replica, now_ms)] + self._joining()
         return self._progress() if tuple(sorted(wanted)) == self.in_sync else self._ask(tuple(wanted))
-
-    def next_deadline_ms(self) -> float | None:
-        """When the slowest replica falls out of sync; None where nobody can."""
-        if self.in_sync_wanted is not None:
-            return None
-        followers = [self._replicas[replica] for replica in self.in_sync if replica in self._replicas]
-        lagging = [each.caught_up_ms for each in followers if each.end_offset < self.end_offset]
-        return min(lagging) + self.lag_ms_max if lagging else None
 
     def _lags(self, replica: BrokerId, now_ms: float) -> bool:
         progress = self._replicas.get(replica)
@@ -138,7 +143,10 @@ class LeaderState:
         """The controller's word, as answer or by the metadata log: this set, and no other, is in sync."""
         self.in_sync = tuple(sorted(in_sync))
         assert self.leader_id in self.in_sync
-        return self.refused()
+        progress = self.refused()
+        # Whoever caught up while this was asked may be idle, and would not show up again.
+        joining = self._joining()
+        return self._ask((*self.in_sync, *joining)) if joining else progress
 
     def refused(self) -> Progress:
         """The controller did not change anything: what was asked may be asked again later."""
@@ -162,6 +170,11 @@ class LeaderState:
             return self.end_offset
         progress = self._replicas.get(replica)
         return -1 if progress is None else progress.end_offset
+
+    def low_watermark(self, log_start_offset: Offset, is_alive: Callable[[BrokerId], bool]) -> Offset:
+        """The offset before which no live replica, nor this leader, shows anything; -1 where one has not said yet."""
+        starts = [each.log_start_offset for replica, each in self._replicas.items() if is_alive(replica)]
+        return min((log_start_offset, *starts))
 
     def broker_epoch_of(self, replica: BrokerId) -> int:
         progress = self._replicas.get(replica)

@@ -104,6 +104,8 @@ class InSyncChanges:
                 partition = asked.get((topic.topic_id, answer.partition_index))
                 if partition is not None and not take(partition, answer):
                     again.append(partition)
+        first = next(iter(asked.values()))
+        logger.info("%s: in sync are now %s; asked for %d more too", first.name, first.in_sync, len(asked) - 1)
         return again
 
     def _request(self, partitions: Any) -> AlterPartitionRequest:
@@ -134,7 +136,7 @@ def take(partition: Partition, answer: ResponsePartitionData) -> bool:
     """Carries out what the controller said of one partition; False where it has to be asked again."""
     error = ErrorCode(answer.error_code)
     if error == ErrorCode.NONE:
-        logger.info("%s: in sync are now %s", partition.name, answer.isr)
+        logger.debug("%s: in sync are now %s", partition.name, answer.isr)
         partition.in_sync_answered(
             leader_epoch=answer.leader_epoch, partition_epoch=answer.partition_epoch, in_sync=tuple(answer.isr)
         )

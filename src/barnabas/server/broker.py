@@ -27,6 +27,7 @@ from barnabas.server.controller_service import ControllerService
 from barnabas.server.dispatch import Dispatcher
 from barnabas.server.fetcher import Fetchers
 from barnabas.server.group_coordinator import GroupCoordinator
+from barnabas.server.leader_elections import LeaderElections
 from barnabas.server.log_directory import LogDirectory
 from barnabas.server.maintenance import Maintenance
 from barnabas.server.partitions import Partitions
@@ -75,6 +76,7 @@ class Broker:
             runtime=runtime,
             fetchers=self.fetchers,
             in_sync_changes=self.in_sync_changes,
+            on_failure=self._failed,
         )
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.random)
         self.replica_sessions = ReplicaSessions(runtime.random)
@@ -84,6 +86,7 @@ class Broker:
         self.transactions = TransactionCoordinator(self)
         self.telemetry = ClientTelemetry(runtime)
         self.maintenance = Maintenance(self)
+        self.leader_elections = LeaderElections(self)
         self.controller_channel = ControllerChannel(self)
         self.producer_ids = ProducerIds(self)
         self.controller: ControllerService
@@ -106,10 +109,10 @@ class Broker:
                 on_failure=self._failed,
                 clean_shutdown=self.directory.was_clean,
             )
+            self.lifecycle = BrokerLifecycle(self, directory_ids=(identity.directory_id,), endpoints=self._endpoints())
             self.controller_acceptor.start()
             self.controller.start()
-            self.lifecycle = BrokerLifecycle(self, directory_ids=(identity.directory_id,), endpoints=self._endpoints())
-            await self.lifecycle.start()
+            await self._register()
         except BaseException:
             self.controller_acceptor.close()
             self.acceptor.close()
@@ -117,14 +120,29 @@ class Broker:
             raise
         self.partitions.set_aside_strays(self.controller.image)
         self.maintenance.start()
+        self.leader_elections.start()
         self.acceptor.start()
         logger.info("node %d of cluster %s serves at %s", self.node_id, self.cluster_id, self.addresses)
 
-    async def stop(self) -> None:
-        await self.lifecycle.stop()
+    async def _register(self) -> None:
+        """Until this broker may lead, which never happens if its metadata log fails meanwhile."""
+        registering = asyncio.ensure_future(self.lifecycle.start())
+        try:
+            await asyncio.wait((registering, self.failed), return_when=asyncio.FIRST_COMPLETED)
+            if registering.done():
+                registering.result()
+            if self.failed.done():
+                raise self.failed.result()
+        finally:
+            registering.cancel()
+
+    async def stop(self, *, hand_over: bool = True) -> None:
+        """`hand_over` lets others lead what this broker leads; pointless where all of them stop together."""
+        await self.lifecycle.stop(hand_over=hand_over)
         self.acceptor.close()
         self.transactions.close()
         self.groups.close()
+        await self.leader_elections.stop()
         await self.maintenance.stop()
         await self.fetchers.stop()
         await self.in_sync_changes.stop()
@@ -135,9 +153,13 @@ class Broker:
         for partition in self.partitions:
             partition.close()
         all_closed = await self.runtime.offload(lambda: close_all(logs.values()))
-        self.directory.write_checkpoints(logs)
-        self.directory.write_high_watermarks(logs)
-        clean = all_closed and self.controller.failure is None
+        try:
+            self.directory.write_checkpoints(logs)
+            self.directory.write_high_watermarks(logs)
+        except OSError as error:
+            logger.error("%s: checkpoints cannot be written: %s", self.directory.path, error)
+            all_closed = False
+        clean = all_closed and not self.failed.done()
         self.directory.close(clean=clean, broker_epoch=self.lifecycle.epoch)
         logger.info("node %d stopped", self.node_id)
 
@@ -180,6 +202,7 @@ class Broker:
         self.partitions.apply(delta, image)
         self.groups.apply(delta, image)
         self.transactions.apply(delta, image)
+        self.leader_elections.apply(delta, image)
 
     def _reconfigure(self, image: MetadataImage) -> None:
         """What is set for this broker wins over what is set for all, and that over the file."""
@@ -211,6 +234,7 @@ class Broker:
         return endpoint.host, endpoint.port
 
     def _failed(self, error: Exception) -> None:
+        """Whoever runs this broker waits for `failed`, and stops it."""
         if not self.failed.done():
             self.failed.set_result(error)
 

@@ -46,6 +46,11 @@ class BrokerLifecycle:
         self._task: asyncio.Task[None] | None = None
 
     @property
+    def _timeout_ms(self) -> float:
+        """A controller that is busy for a while must still be able to tell who lives."""
+        return self._broker.config.broker_session_timeout_ms / 2
+
+    @property
     def is_unfenced(self) -> bool:
         """As the metadata log says, of this very registration."""
         known = self._broker.controller.image.brokers.get(self._broker.node_id)
@@ -58,18 +63,27 @@ class BrokerLifecycle:
         while not self.is_unfenced:
             await self._wait(RETRY_MS)
 
-    async def stop(self) -> None:
+    async def stop(self, *, hand_over: bool = True) -> None:
         """Gives the controller the time to move leaders away first."""
-        self._wants_shutdown = True
+        self._wants_shutdown = hand_over
         deadline_ms = self._clock.monotonic_ms() + SHUTDOWN_MS_MAX
-        while self._clock.monotonic_ms() < deadline_ms:
-            answer = await self._heartbeat()
+        while hand_over and (left_ms := deadline_ms - self._clock.monotonic_ms()) > 0:
+            answer = await self._last_heartbeat(left_ms)
             if answer is None or answer.should_shut_down or answer.error_code != ErrorCode.NONE:
                 break
             await self._wait(RETRY_MS)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _last_heartbeat(self, wait_ms: float) -> BrokerHeartbeatResponse | None:
+        """Not for longer: this very node may be the controller, of a quorum that is gone."""
+        asking = asyncio.ensure_future(self._heartbeat())
+        await asyncio.wait([asking], timeout=wait_ms / 1000)
+        if not asking.done():
+            asking.cancel()
+            return None
+        return asking.result()
 
     async def _register(self) -> None:
         from barnabas.controller import features
@@ -88,11 +102,11 @@ class BrokerLifecycle:
             ],
             rack=self._broker.config.broker_rack,
             log_dirs=list(self._directory_ids),
-            previous_broker_epoch=self.epoch,
+            previous_broker_epoch=self._broker.directory.clean_broker_epoch,
         )
         while True:
             try:
-                answer = await self._broker.controller_channel.request(request, PURPOSE)
+                answer = await self._broker.controller_channel.request(request, PURPOSE, timeout_ms=self._timeout_ms)
             except ConnectionLost as error:
                 logger.debug("cannot register yet: %s", error)
                 await self._wait(RETRY_MS)
@@ -124,7 +138,7 @@ class BrokerLifecycle:
             want_shut_down=self._wants_shutdown,
         )
         try:
-            answer = await self._broker.controller_channel.request(request, PURPOSE)
+            answer = await self._broker.controller_channel.request(request, PURPOSE, timeout_ms=self._timeout_ms)
         except ConnectionLost as error:
             logger.debug("no answer to a heartbeat: %s", error)
             return None

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from barnabas.server.broker import Broker
     from barnabas.server.context import RequestContext
 
+WILDCARD_HOSTS = ("", "0.0.0.0", "::")
+
 
 class Node(NamedTuple):
     id: BrokerId
@@ -42,11 +44,13 @@ def nodes(broker: Broker, context: RequestContext, image: MetadataImage, *, fenc
 
 
 def _address(broker: Broker, context: RequestContext, registered: BrokerImage) -> tuple[str, int]:
-    """This node's own as the client dialled it, unless it is told to advertise another."""
+    """This node's own as the client dialled it, unless it is told to advertise another. A node that listens on every
+    address of its machine and advertises none can only be on this one: it is told by the host that was dialled here."""
     if registered.id == broker.node_id or not registered.endpoints:
         return broker.advertised(context)
     endpoint = registered.endpoints[0]
-    return endpoint.host, endpoint.port
+    host = context.local_address[0] if endpoint.host in WILDCARD_HOSTS else endpoint.host
+    return host, endpoint.port
 
 
 def is_alive(image: MetadataImage, broker_id: BrokerId) -> bool:

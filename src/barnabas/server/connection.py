@@ -112,11 +112,11 @@ class Connection:
         reply.waiting.add_done_callback(lambda done, reply=reply: self._finished(reply, done))
 
     def _finished(self, reply: Reply, done: "asyncio.Future[Any]") -> None:
-        if self._closed:
-            if not done.cancelled() and done.exception() is not None:
-                logger.error("a request failed after its client had left", exc_info=done.exception())
-            return
         failure = None if done.cancelled() else done.exception()
+        if self._closed:
+            if failure is not None and not isinstance(failure, CloseConnection):
+                logger.error("a request failed after its client had left", exc_info=failure)
+            return
         if isinstance(failure, CloseConnection):
             self.close(str(failure))
             return

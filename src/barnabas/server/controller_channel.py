@@ -20,19 +20,26 @@ if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
 WITHIN = ("within", 0)  # the address of a caller that is this node itself
+REQUEST_TIMEOUT_MS = 30_000  # Kafka's request.timeout.ms: a topic of thousands of partitions takes its time
 
 
 class ControllerChannel:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    async def request(self, message: Message, purpose: str, version: int | None = None) -> Any:
-        """ConnectionLost where there is no controller, or where it did not answer."""
+    async def request(
+        self,
+        message: Message,
+        purpose: str,
+        version: int | None = None,
+        timeout_ms: float = REQUEST_TIMEOUT_MS,
+    ) -> Any:
+        """ConnectionLost where there is no controller, or where it did not answer in time."""
         leader_id = self._broker.controller.quorum.leader_id
         if leader_id == NO_LEADER:
             raise ConnectionLost("no controller is known")
         if leader_id != self._broker.node_id:
-            return await self._broker.peers.get(leader_id, purpose).request(message, version=version)
+            return await self._broker.peers.get(leader_id, purpose).request(message, timeout_ms, version)
         return await self._within(message, version)
 
     async def _within(self, message: Message, version: int | None) -> Any:

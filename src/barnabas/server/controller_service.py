@@ -29,21 +29,24 @@ from barnabas.controller.electorate import Electorate
 from barnabas.controller.placement import ReplicaPlacer
 from barnabas.errors import ErrorCode
 from barnabas.metadata.apply import ImageBuilder, apply
-from barnabas.metadata.delta import MetadataDelta
+from barnabas.metadata.delta import MetadataDelta, diff
 from barnabas.metadata.ids import new_uuid
 from barnabas.metadata.image import EMPTY, MetadataImage
 from barnabas.protocol.message import Message
 from barnabas.runtime.interfaces import Runtime
 from barnabas.server.metadata_log import MetadataLog, MetadataUnavailable
 from barnabas.server.peers import Peers
-from barnabas.server.quorum import Quorum
+from barnabas.server.quorum import FetchSizes, Quorum
 from barnabas.server.sessions_watch import SessionsWatch
+from barnabas.server.snapshot_generator import SnapshotGenerator
 from barnabas.types import BrokerId, Offset
 
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 Commit = asyncio.Future[Exception | None]  # None once committed, else why it is not known to be
+
+PENDING_SECONDS_MAX = 0.5  # for decisions under way when it stops; where the other voters are gone they never end
 
 
 class NotController(MetadataUnavailable):
@@ -90,7 +93,10 @@ class ControllerService:
             cluster_id=cluster_id,
             voters=voters,
             log=self._log,
-            timeouts=Timeouts(),
+            timeouts=timeouts_of(config),
+            sizes=FetchSizes(
+                config.controller_quorum_fetch_max_bytes, config.controller_quorum_fetch_snapshot_max_bytes
+            ),
             peers=peers,
             runtime=runtime,
             on_lead=self._lead,
@@ -98,6 +104,7 @@ class ControllerService:
             on_committed=self._committed,
             on_failure=self._fail,
         )
+        self.snapshots = SnapshotGenerator(log=self._log, config=config, runtime=runtime)
 
     @property
     def node_id(self) -> int:
@@ -115,16 +122,19 @@ class ControllerService:
     # Start and end
 
     def start(self) -> None:
-        """Joins the quorum."""
+        """Takes up what the latest snapshot holds, and joins the quorum."""
+        self._load_snapshot()
         self.quorum.start()
 
     async def stop(self) -> None:
-        """Lets what is pending end. Nothing may be submitted afterwards."""
-        while self._pending and self.failure is None:
-            await asyncio.shield(self._pending[-1].committed)
+        """Lets what is pending end, if that is soon. Nothing may be submitted afterwards."""
+        if self._pending:
+            await asyncio.wait([each.committed for each in self._pending], timeout=PENDING_SECONDS_MAX)
         self._stopped = True
+        self._fail_pending(NotController("this node stops; what was asked may have been done or not"))
         self.sessions_watch.end()
         await self.quorum.stop()
+        await self.snapshots.stop()
         await self._runtime.offload(self._log.close)
 
     # What the quorum says
@@ -163,17 +173,37 @@ class ControllerService:
 
     def _committed(self, high_watermark: Offset) -> None:
         """On every node: what was committed is read from the log and told."""
+        if self.image.offset + 1 < self._log.start_offset:
+            self._load_snapshot()
         builder = ImageBuilder(self.image)
         offset, leader_epoch, timestamp_ms = -1, -1, -1
+        size_bytes = 0
         for header, records in self._log.batches(self.image.offset + 1, high_watermark):
             for record in records:
                 builder.apply(record)
+            size_bytes += header.size_bytes
             offset, leader_epoch, timestamp_ms = header.last_offset, header.leader_epoch, header.max_timestamp_ms
         if offset >= 0 and not builder.transaction_open:  # of an open transaction all is told when it ends
             self.image, delta = builder.build(offset=offset, leader_epoch=leader_epoch, timestamp_ms=timestamp_ms)
             self._on_change(delta, self.image)
+            self.snapshots.applied(self.image, size_bytes)
         while self._pending and self._pending[0].end_offset <= high_watermark:
             self._pending.popleft().committed.set_result(None)
+
+    def _load_snapshot(self) -> None:
+        """The latest one takes the place of all that was before it, if there is any that this node has not seen."""
+        latest = self._log.snapshot
+        if latest is None or latest.end_offset <= self.image.offset + 1:
+            return
+        snapshot, head, records = self._log.read_snapshot()
+        builder = ImageBuilder()
+        for record in records:
+            builder.apply(record)
+        before = self.image
+        self.image, _all = builder.build(
+            offset=snapshot.end_offset - 1, leader_epoch=snapshot.last_epoch, timestamp_ms=head.last_contained_ms
+        )
+        self._on_change(diff(before, self.image), self.image)
 
     # Work
 
@@ -237,3 +267,11 @@ class ControllerService:
     def _fail_pending(self, error: Exception) -> None:
         while self._pending:
             self._pending.popleft().committed.set_result(error)
+
+
+def timeouts_of(config: BrokerConfig) -> Timeouts:
+    return Timeouts(
+        election_ms=config.controller_quorum_election_timeout_ms,
+        fetch_ms=config.controller_quorum_fetch_timeout_ms,
+        backoff_ms_max=config.controller_quorum_election_backoff_max_ms,
+    )

@@ -70,6 +70,7 @@ HANDLERS: Mapping[ApiKey, str] = MappingProxyType(
         ApiKey.DESCRIBE_QUORUM: "describe_quorum",
         ApiKey.ALTER_PARTITION: "alter_partition",
         ApiKey.UPDATE_FEATURES: "update_features",
+        ApiKey.FETCH_SNAPSHOT: "fetch_snapshot",
         ApiKey.DESCRIBE_CLUSTER: "describe_cluster",
         ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
         ApiKey.BROKER_REGISTRATION: "broker_registration",

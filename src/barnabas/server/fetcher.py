@@ -282,6 +282,7 @@ class Fetcher:
             self._carry_out(followed, data)
         except OSError as error:
             logger.error("%s: cannot follow, next try in a while: %s", followed.partition.name, error)
+            followed.partition.follow_failed(error)
             self._rest(followed)
 
     def _carry_out(self, followed: Followed, data: PartitionData) -> None:
@@ -325,7 +326,8 @@ class Fetcher:
                 return
             (self._unsynced if partition.sync_due else self._moved)[followed] = None
         followed.failures = 0
-        partition.learn_offsets(data.high_watermark, data.log_start_offset)
+        if partition.learn_offsets(data.high_watermark, data.log_start_offset) and followed not in self._unsynced:
+            self._moved[followed] = None
 
     async def _sync(self) -> None:
         while self._unsynced:

@@ -40,10 +40,15 @@ class DirectoryMismatch(Exception):
     """The directory belongs to another node or cluster."""
 
 
+class DirectoryFailed(Exception):
+    """The disk under the directory does not work any more. A broker has one directory, so it must stop."""
+
+
 class LogDirectory:
     def __init__(self, runtime: Runtime, path: str) -> None:
         self.path = path
-        self.was_clean = False  # whether the broker before this one ended in good order
+        self.was_clean = False  # whether the broker before this one ended in good order,
+        self.clean_broker_epoch = -1  # and the epoch in which it did; -1 where it did not
         self._runtime = runtime
         self._lock: Lock | None = None
         # As they stand in the files, also of logs that are gone since they were written.
@@ -64,6 +69,7 @@ class LogDirectory:
         clean_file = self._file(checkpoint.CLEAN_SHUTDOWN_FILE_NAME)
         self.was_clean = disk.exists(clean_file)
         if self.was_clean:
+            self.clean_broker_epoch = checkpoint.decode_clean_shutdown(disk.read_bytes(clean_file))
             disk.remove(clean_file)
             disk.sync_directory(self.path)
         self._recovery_points = self._read_offsets(checkpoint.RECOVERY_POINT_FILE_NAME)

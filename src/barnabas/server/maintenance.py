@@ -48,7 +48,7 @@ class Maintenance:
 
     async def apply_retention(self) -> None:
         for partition in await self._each():
-            partition.log.delete_old_segments(self._broker.runtime.clock.now_ms())
+            partition.delete_old_segments(self._broker.runtime.clock.now_ms())
             await self._breathe()
 
     async def remove_deleted_files(self) -> None:

@@ -4,9 +4,11 @@
         00000000000000000000.log …     batches of metadata records; at each new leader a LeaderChange control batch
         quorum-state                   who leads, in which epoch
         partition.metadata             the reserved topic id
+        <offset>-<epoch>.checkpoint    snapshots: all that was before that offset
 
 Always holds: `append` writes one batch in the leader's epoch, so that a decision is there whole or, after a crash, not
-at all. Nothing counts as written before `sync` has returned.
+at all. Nothing counts as written before `sync` has returned. A log of which something was cut off begins where its
+oldest snapshot ends.
 Does not know: what records mean; who leads, and what is committed (`consensus.raft` does, to whom this is a LogView).
 """
 
@@ -16,8 +18,10 @@ from typing import Any
 
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.topic import TopicConfig
+from barnabas.consensus import quorum_records, snapshot_file
 from barnabas.consensus.messages import NO_LEADER, LogEnd
 from barnabas.consensus.raft import Election
+from barnabas.consensus.snapshot_file import InvalidSnapshot, SnapshotHead
 from barnabas.consensus.voters import ReplicaKey, VoterSet
 from barnabas.errors import ErrorCode
 from barnabas.log import checkpoint
@@ -25,26 +29,29 @@ from barnabas.log.checkpoint import QuorumState
 from barnabas.log.file_range import FileRange
 from barnabas.log.log import AppendOrigin, Log
 from barnabas.metadata.topic_names import METADATA_TOPIC, METADATA_TOPIC_ID
-from barnabas.protocol.control_records import ControlRecordKind, encode_control_key
 from barnabas.protocol.message import Message
 from barnabas.protocol.metadata_records import decode_record, encode_record
 from barnabas.protocol.record_batch import BatchHeader, Record, decode_records, encode_batch, read_header
 from barnabas.runtime.interfaces import Clock, Disk
+from barnabas.server.snapshot_files import PartialSnapshot, SnapshotFiles
 from barnabas.types import BrokerId, LeaderEpoch, Offset
 
 DIRECTORY_NAME = f"{METADATA_TOPIC}-0"
 READ_BYTES = 1 << 20  # of the log at a time: bounds what a replay holds in memory
-LEADER_CHANGE_VERSION = 0  # of kraft.version 0: voters without directory ids
 
-CONFIGS = {
-    # Metadata is never dropped by age or size: what is old goes when a snapshot holds it.
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-    # A batch is bounded by the number of its records, not by the size that a producer may send.
-    "max.message.bytes": str(64 << 20),
-    # The log is read from end to end, not searched: a small index closes a segment after some 90 MB.
-    "segment.index.bytes": str(256 << 10),
-}
+
+def log_configs(config: BrokerConfig) -> dict[str, str]:
+    return {
+        # Metadata is never dropped by age or size: what is old goes when a snapshot holds it.
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        # A batch is bounded by the number of its records, not by the size that a producer may send.
+        "max.message.bytes": str(64 << 20),
+        # The log is read from end to end, not searched: a small index closes a segment after some 90 MB.
+        "segment.index.bytes": str(256 << 10),
+        "segment.bytes": str(config.metadata_log_segment_bytes),
+        "segment.ms": str(config.metadata_log_segment_ms),
+    }
 
 
 class MetadataUnavailable(Exception):
@@ -52,14 +59,15 @@ class MetadataUnavailable(Exception):
 
 
 class MetadataLog:
-    snapshot: LogEnd | None = None  # nothing is cut off yet
-
-    def __init__(self, disk: Disk, directory: str, log: Log, clock: Clock) -> None:
+    def __init__(self, disk: Disk, directory: str, log: Log, clock: Clock, config: BrokerConfig) -> None:
         self._disk = disk
         self._directory = directory
         self._log = log
         self._clock = clock
+        self._config = config
+        self._snapshots = SnapshotFiles(disk, directory)
         self._leader_epoch: LeaderEpoch = -1  # while this node leads
+        self._begin_at_snapshot()
 
     @classmethod
     def open(
@@ -69,14 +77,34 @@ class MetadataLog:
         log = Log.open(
             disk,
             directory,
-            TopicConfig(CONFIGS, config),
+            TopicConfig(log_configs(config), config),
             clock.now_ms(),
             recovery_point=0,  # it is replayed whole anyway
             log_start_offset=0,
             clean_shutdown=clean_shutdown,
             topic_id=METADATA_TOPIC_ID,
         )
-        return cls(disk, directory, log, clock)
+        return cls(disk, directory, log, clock, config)
+
+    def _begin_at_snapshot(self) -> None:
+        """A crash may have come between a snapshot and the cut that it allows, or takes the place of."""
+        log, latest = self._log, self._snapshots.latest
+        log_end = LogEnd(log.leader_epochs.latest_epoch, log.log_end_offset)
+        if latest is not None and latest.end_offset > 0 and latest > log_end:
+            self._restart_at(latest)
+        elif log.log_start_offset > 0:
+            needed = next((each for each in self._snapshots.ids if each.end_offset >= log.log_start_offset), None)
+            if needed is None:
+                raise MetadataUnavailable(
+                    f"{self._directory} begins at offset {log.log_start_offset}, and no snapshot has what was before"
+                )
+            self._snapshots.forget_before(needed)
+            log.high_watermark = needed.end_offset
+            log.delete_records_before(needed.end_offset)
+
+    def _restart_at(self, snapshot: LogEnd) -> None:
+        self._log.truncate_fully_and_start_at(snapshot.end_offset, self._clock.now_ms())
+        self._snapshots.forget_before(snapshot)
 
     @property
     def end_offset(self) -> Offset:
@@ -90,14 +118,30 @@ class MetadataLog:
 
     @property
     def end(self) -> LogEnd:
-        return LogEnd(self._log.leader_epochs.latest_epoch, self._log.log_end_offset)
+        last_epoch = self._log.leader_epochs.latest_epoch
+        return self.start if last_epoch < 0 else LogEnd(last_epoch, self._log.log_end_offset)
 
     @property
     def start_offset(self) -> Offset:
         return self._log.log_start_offset
 
+    @property
+    def start(self) -> LogEnd:
+        if self._log.log_start_offset == 0:
+            return LogEnd(-1, 0)
+        oldest = self._snapshots.oldest
+        assert oldest is not None
+        assert oldest.end_offset == self._log.log_start_offset
+        return oldest
+
+    @property
+    def snapshot(self) -> LogEnd | None:
+        return self._snapshots.latest
+
     def end_of_epoch(self, epoch: LeaderEpoch) -> LogEnd:
-        return LogEnd(*self._log.end_offset_for_epoch(epoch))
+        found = LogEnd(*self._log.end_offset_for_epoch(epoch))
+        # An epoch older than the log ends, for all that the log knows, where its oldest snapshot does.
+        return self.start if found.end_offset == self.start.end_offset and found.end_offset > 0 else found
 
     def read_election(self) -> Election:
         path = self._file(checkpoint.QUORUM_STATE_FILE_NAME)
@@ -128,11 +172,7 @@ class MetadataLog:
 
     def batches(self, offset: Offset, end_offset: Offset) -> Iterator[tuple[BatchHeader, list[Any]]]:
         """Batches with their records. Control batches have none: they speak of the quorum, not of the cluster."""
-        if self._log.log_start_offset > offset:
-            offset = self._log.log_start_offset
-            raise MetadataUnavailable(
-                f"{self._directory} begins at offset {offset}; the rest is in a snapshot, and those cannot be read"
-            )
+        assert offset >= self._log.log_start_offset, f"what was before {self._log.log_start_offset} is in a snapshot"
         while offset < end_offset:
             found = self._log.read(offset, READ_BYTES, end_offset)
             assert found is not None, f"the metadata log has nothing at {offset}"
@@ -148,17 +188,9 @@ class MetadataLog:
 
     def begin_epoch(self, epoch: LeaderEpoch, leader_id: BrokerId, voters: VoterSet) -> None:
         """From here on this node appends, in this epoch; the log says so."""
-        from barnabas.protocol.messages.leader_change_message import LeaderChangeMessage, Voter
-
         assert epoch > self.end.last_epoch
         self._leader_epoch = epoch
-        members = [Voter(voter_id=voter_id) for voter_id in voters.ids]
-        message = LeaderChangeMessage(
-            version=LEADER_CHANGE_VERSION, leader_id=leader_id, voters=members, granting_voters=members
-        )
-        value = bytearray()
-        message.encode(value, LEADER_CHANGE_VERSION)
-        self._append([(encode_control_key(ControlRecordKind.LEADER_CHANGE), bytes(value))], control=True)
+        self._append([quorum_records.leader_change(leader_id, voters, voters.ids)], control=True)
 
     def append(self, records: Sequence[Message]) -> Offset:
         """The end offset. OSError leaves the log as it was."""
@@ -197,6 +229,67 @@ class MetadataLog:
 
     def close(self) -> None:
         self._log.close()
+
+    # Snapshots
+
+    def read_snapshot(self) -> tuple[LogEnd, SnapshotHead, Iterator[Any]]:
+        """The latest one, with its records."""
+        latest = self._snapshots.latest
+        assert latest is not None
+        try:
+            head, values = snapshot_file.decode(memoryview(self._snapshots.read_bytes(latest)))
+        except InvalidSnapshot as problem:
+            path = self._file(snapshot_file.file_name(latest))
+            raise MetadataUnavailable(f"{path} is damaged: {problem}") from problem
+        return latest, head, (decode_record(value) for value in values)
+
+    def snapshot_size_bytes(self, snapshot: LogEnd) -> int | None:
+        """None where there is no such snapshot. The one that a directory was formatted with is nobody else's."""
+        if snapshot not in self._snapshots.ids or snapshot.end_offset == 0:
+            return None
+        return self._snapshots.size_bytes(snapshot)
+
+    def read_snapshot_part(self, snapshot: LogEnd, position: int, size_bytes_max: int) -> FileRange:
+        return self._snapshots.read(snapshot, position, size_bytes_max)
+
+    def begin_snapshot(self, snapshot: LogEnd) -> PartialSnapshot:
+        """To be written here, or copied; afterwards `snapshot_written` or `install_snapshot`."""
+        return self._snapshots.begin(snapshot)
+
+    def snapshot_written(self, snapshot: LogEnd) -> None:
+        """Of this log's own records."""
+        assert self.start.end_offset <= snapshot.end_offset <= self._log.high_watermark
+        self._snapshots.finished(snapshot)
+
+    def install_snapshot(self, snapshot: LogEnd) -> None:
+        """From a leader whose log begins behind all that this one has."""
+        assert snapshot.end_offset > self._log.high_watermark
+        self._snapshots.finished(snapshot)
+        self._restart_at(snapshot)
+
+    def clean(self) -> bool:
+        """Cuts off what a later snapshot holds too, as far as `metadata.max.retention.*` want it gone.
+
+        Whether there is more that will be due later.
+        """
+        now_ms = self._clock.now_ms()
+        while len(self._snapshots.ids) > 1 and self._may_forget(self._snapshots.ids[0], now_ms):
+            following = self._snapshots.ids[1]
+            if self._log.delete_records_before(following.end_offset) != ErrorCode.NONE:
+                break
+            self._log.delete_old_segments(now_ms)
+            self._snapshots.forget_before(following)
+        self._log.delete_files_due(now_ms)
+        return len(self._snapshots.ids) > 1 or self._log.next_file_deletion_ms is not None
+
+    def _may_forget(self, oldest: LogEnd, now_ms: int) -> bool:
+        if oldest.end_offset == 0:
+            return True  # what a directory was formatted with has long been in the log
+        sizes_bytes = sum(self._snapshots.size_bytes(each) for each in self._snapshots.ids)
+        if 0 <= self._config.metadata_max_retention_bytes < self._log.size_bytes + sizes_bytes:
+            return True
+        head, _values = snapshot_file.decode(memoryview(self._snapshots.read_bytes(oldest)))
+        return 0 <= self._config.metadata_max_retention_ms < now_ms - head.last_contained_ms
 
     # Details
 

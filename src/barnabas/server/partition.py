@@ -11,12 +11,14 @@ no task. Who is in sync changes by the controller's word only, as an answer or b
 Where `flush.messages` asks for a sync, records are acknowledged and shown only once they are on the platter: the
 watermark then follows the sync, and one sync serves all that was appended before it began. `flush.ms`, and segments
 that were finished, are synced in the background. After a failed sync nobody knows what the disk holds: the partition
-takes no more writes until a restart has recovered it.
+takes no more writes until a restart has recovered it, and the broker is told that its disk has failed. So it is where
+others could lead and this broker cannot write, be it for want of space.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -41,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 READ_COMMITTED = 1
 ACKS_ALL = -1
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # there is no room: that may change
 NEVER = LONG_MAX  # what flush.messages and flush.ms are by default
 
 
@@ -68,6 +71,11 @@ class Cluster(Protocol):
 
     def is_eligible(self, broker_id: BrokerId, broker_epoch: int) -> bool:
         """Whether the controller would take this incarnation of a broker into the in-sync replicas."""
+
+    def is_alive(self, broker_id: BrokerId) -> bool: ...
+
+    def storage_failed(self, partition: Partition, error: OSError) -> None:
+        """The disk under the partition does not work, or is full where other brokers have room."""
 
     def ask_in_sync(self, partition: Partition) -> None:
         """Asks for `partition.in_sync_wanted`; the answer comes by `in_sync_answered` or by the metadata log."""
@@ -102,6 +110,7 @@ class Partition:
         self._uncommitted: deque[tuple[Offset, int]] = deque()  # end offset and size of appends above the watermark
         self._waiters: deque[Waiter] = deque()
         self._sync_waiters: deque[Waiter] = deque()  # who waits for this broker's disk alone
+        self._deletion_waiters: list[Waiter] = []  # who waits for the other replicas to begin at an offset
         self._cluster = cluster
         self._runtime = runtime
         self.closed = False
@@ -140,7 +149,7 @@ class Partition:
         else:
             self.reconfigured()
             if not is_confirmed:
-                self._in_sync_confirmed(leader)
+                self._take(leader.confirmed(self.in_sync))
 
     def _begin_to_lead(self) -> None:
         log = self.log
@@ -158,7 +167,7 @@ class Partition:
             min_in_sync=self._min_in_sync(),
             is_eligible=self._cluster.is_eligible,
         )
-        self._in_sync_confirmed(self._leader)
+        self._take(self._leader.confirmed(self.in_sync))
         self._tell_all()
 
     def _cease_to_lead(self) -> None:
@@ -172,6 +181,9 @@ class Partition:
     def _tell_all(self) -> None:
         for wait in tuple(self.fetch_waits):
             wait.finish()
+        self._tell_watchers()
+
+    def _tell_watchers(self) -> None:
         for watcher in tuple(self.watchers):
             watcher.changed()
 
@@ -217,22 +229,28 @@ class Partition:
     def has_followers(self) -> bool:
         return self._leader is not None
 
-    def replica_fetched(self, replica: BrokerId, broker_epoch: int, offset: Offset) -> ErrorCode:
+    def replica_fetched(
+        self, replica: BrokerId, broker_epoch: int, offset: Offset, log_start_offset: Offset
+    ) -> ErrorCode:
         """A follower, whose log is known to agree with this one so far, asks for what follows `offset`."""
         leader = self._leader
         progress = None
         if leader is not None:
             now_ms = self._runtime.clock.monotonic_ms()
-            progress = leader.fetched(replica, offset, now_ms, broker_epoch)
+            progress = leader.fetched(replica, offset, now_ms, broker_epoch, log_start_offset)
         if progress is None:
             return ErrorCode.UNKNOWN_LEADER_EPOCH  # one of the two does not know the newest metadata
         self._take(progress)
+        if self._deletion_waiters:
+            self._release_deletion_waiters()
         return ErrorCode.NONE
 
     def sweep_in_sync(self) -> None:
         """Who is too slow goes, who caught up comes in: now and then, and when a broker comes or goes."""
         leader = self._leader
         if leader is not None:
+            if self._deletion_waiters:
+                self._release_deletion_waiters()
             self._take(leader.tick(self._runtime.clock.monotonic_ms()))
             if leader.in_sync_wanted is not None:
                 self._cluster.ask_in_sync(self)  # again, where an answer got lost
@@ -245,7 +263,7 @@ class Partition:
         if leader is not None and leader_epoch == self.leader_epoch and partition_epoch > self.partition_epoch:
             self.partition_epoch = partition_epoch
             self.in_sync = in_sync
-            self._in_sync_confirmed(leader)
+            self._take(leader.confirmed(self.in_sync))
 
     def in_sync_refused(self) -> None:
         """The controller has changed nothing, and will not by itself."""
@@ -260,11 +278,6 @@ class Partition:
     def _min_in_sync(self) -> int:
         """A topic with fewer replicas than it asks for in sync is written to all the same, as Kafka does."""
         return min(self.config.min_insync_replicas, len(self.replicas))
-
-    def _in_sync_confirmed(self, leader: LeaderState) -> None:
-        self._take(leader.confirmed(self.in_sync))
-        if len(leader.in_sync) < leader.min_in_sync:
-            self._fail_waiters(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     def _take(self, progress: Progress) -> None:
         if progress.in_sync_wanted is not None:
@@ -294,6 +307,8 @@ class Partition:
         except OSError as error:
             logger.error("%s: cannot append, the producer is told KAFKA_STORAGE_ERROR: %s", self.name, error)
             log.refused(records)
+            if error.errno not in FULL or len(self.in_sync) > 1:
+                self._storage_failed(error)
             return AppendInfo.failed(ErrorCode.KAFKA_STORAGE_ERROR)
         if info.error == ErrorCode.NONE and not info.duplicate:
             size_bytes = len(records)
@@ -319,15 +334,58 @@ class Partition:
             self._flush_when_due()
         return info
 
-    def learn_offsets(self, high_watermark: Offset, log_start_offset: Offset) -> None:
-        """As a follower, from its leader."""
+    def follow_failed(self, error: OSError) -> None:
+        """A disk that is full only makes a follower fall behind, until there is room again."""
+        if error.errno not in FULL or self.log.is_offline:
+            self._storage_failed(error)
+
+    def learn_offsets(self, high_watermark: Offset, log_start_offset: Offset) -> bool:
+        """As a follower, from its leader. Whether the leader should hear of where the log begins now."""
         log = self.log
         before = log.high_watermark
         log.high_watermark = high_watermark
-        if log_start_offset > log.log_start_offset:
-            log.delete_records_before(log_start_offset)
+        moved = log_start_offset > log.log_start_offset and not log.delete_records_before(log_start_offset)
         if log.high_watermark > before and self.fetch_waits:
             self._wake(log.high_watermark - before)
+        return moved
+
+    # Deleting
+
+    def delete_records(self, before_offset: Offset) -> ErrorCode:
+        """As the leader: nothing before the offset is shown any more. Followers hear of it soon."""
+        error = self.log.delete_records_before(before_offset)
+        if error == ErrorCode.NONE:
+            self._tell_watchers()
+        return error
+
+    @property
+    def low_watermark(self) -> Offset:
+        """Where the log begins at all live replicas."""
+        log_start_offset = self.log.log_start_offset
+        return (
+            log_start_offset
+            if self._leader is None
+            else self._leader.low_watermark(log_start_offset, self._cluster.is_alive)
+        )
+
+    def deleted(self, before_offset: Offset) -> Commit | None:
+        """None where the low watermark has reached the offset already, else a future of that moment."""
+        return None if self.low_watermark >= before_offset else self._wait_in(self._deletion_waiters, before_offset)
+
+    def delete_old_segments(self, now_ms: int) -> None:
+        log_start_offset = self.log.log_start_offset
+        self.log.delete_old_segments(now_ms)
+        if self.log.log_start_offset != log_start_offset:
+            self._tell_watchers()
+
+    def _release_deletion_waiters(self) -> None:
+        low_watermark = self.low_watermark
+        waiting, self._deletion_waiters = self._deletion_waiters, []
+        for waiter in waiting:
+            if waiter.end_offset <= low_watermark:
+                waiter.commit.set_result(ErrorCode.NONE)
+            else:
+                self._deletion_waiters.append(waiter)
 
     def committed(self, end_offset: Offset) -> Commit | None:
         """None where everything before `end_offset` is committed already, else a future of that moment."""
@@ -341,7 +399,7 @@ class Partition:
             return self.committed(end_offset)
         return None if self._sync_task is None else self._wait_in(self._sync_waiters, end_offset)
 
-    def _wait_in(self, waiters: deque[Waiter], end_offset: Offset) -> Commit:
+    def _wait_in(self, waiters: deque[Waiter] | list[Waiter], end_offset: Offset) -> Commit:
         commit: Commit = asyncio.get_running_loop().create_future()
         waiters.append(Waiter(end_offset, commit))
         return commit
@@ -359,9 +417,8 @@ class Partition:
         waiters = self._waiters
         while waiters and waiters[0].end_offset <= high_watermark:
             waiters.popleft().commit.set_result(ErrorCode.NONE)
-        if self.watchers:
-            for watcher in self.watchers:
-                watcher.changed()
+        for watcher in self.watchers:
+            watcher.changed()
         if self.fetch_waits:
             self._wake(size_bytes)
 
@@ -419,14 +476,21 @@ class Partition:
         try:
             await self._runtime.offload(flush)
         except OSError as error:
+            if self.closed:
+                return False  # it was deleted meanwhile: what is gone need not be synced
             logger.error("%s: cannot sync; it takes no more writes until a restart: %s", self.name, error)
-            self._broken = True
+            self._storage_failed(error)
         return not self._broken
 
+    def _storage_failed(self, error: OSError) -> None:
+        self._broken = True
+        self._cluster.storage_failed(self, error)
+
     def _fail_waiters(self, error: ErrorCode) -> None:
-        for waiters in (self._waiters, self._sync_waiters):
-            while waiters:
-                waiters.popleft().commit.set_result(error)
+        for waiter in (*self._waiters, *self._sync_waiters, *self._deletion_waiters):
+            waiter.commit.set_result(error)
+        for waiters in (self._waiters, self._sync_waiters, self._deletion_waiters):
+            waiters.clear()
 
     # Reading
 

@@ -7,7 +7,7 @@ the fetcher of that leader, and of no other.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
 
 from barnabas.config.broker import BrokerConfig
@@ -20,7 +20,7 @@ from barnabas.replication.leader import ANY_BROKER_EPOCH
 from barnabas.runtime.interfaces import Runtime
 from barnabas.server.alter_partition import InSyncChanges
 from barnabas.server.fetcher import Fetchers
-from barnabas.server.log_directory import LogDirectory
+from barnabas.server.log_directory import DirectoryFailed, LogDirectory
 from barnabas.server.metadata_log import DIRECTORY_NAME as METADATA_DIRECTORY_NAME
 from barnabas.server.partition import Partition
 from barnabas.types import BrokerId, TopicPartition, Uuid
@@ -40,10 +40,12 @@ class Partitions:
         runtime: Runtime,
         fetchers: Fetchers,
         in_sync_changes: InSyncChanges,
+        on_failure: Callable[[Exception], None],
     ) -> None:
         self.node_id = node_id
         self._fetchers = fetchers
         self._in_sync_changes = in_sync_changes
+        self._on_failure = on_failure
         self._image = EMPTY  # as of the last difference
         self._directory = directory
         self._config = config  # with what was set dynamically
@@ -77,6 +79,15 @@ class Partitions:
     def is_eligible(self, broker_id: BrokerId, broker_epoch: int) -> bool:
         broker = self._image.brokers.get(broker_id)
         return broker is not None and broker.active and broker_epoch in (ANY_BROKER_EPOCH, broker.epoch)
+
+    def is_alive(self, broker_id: BrokerId) -> bool:
+        broker = self._image.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
+    def storage_failed(self, partition: Partition, error: OSError) -> None:
+        failure = DirectoryFailed(f"the log directory {self._directory.path} failed at {partition.name}: {error}")
+        failure.__cause__ = error
+        self._on_failure(failure)
 
     def ask_in_sync(self, partition: Partition) -> None:
         self._in_sync_changes.ask(partition)

@@ -77,6 +77,7 @@ class Peer:
             return self._connection
         if self._connecting is None:
             self._connecting = asyncio.ensure_future(self._connect())
+            self._connecting.add_done_callback(_is_known)
         return await asyncio.shield(self._connecting)
 
     async def _connect(self) -> ClientConnection:
@@ -107,6 +108,12 @@ class Peer:
         self._connection = None
         if self._on_lost is not None and not self._closed:
             self._on_lost()
+
+
+def _is_known(connecting: asyncio.Task[ClientConnection]) -> None:
+    """Whoever waited is told why it failed; perhaps nobody waits any more."""
+    if not connecting.cancelled():
+        connecting.exception()
 
 
 class Peers:

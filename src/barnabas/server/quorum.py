@@ -3,8 +3,10 @@
     append (as leader) ─► sync, off the event loop ─┐
     fetches of the other voters ────────────────────┴► Raft ─► high watermark ─► on_committed
     as follower: fetch from the leader, append, sync, tell Raft, fetch again
+                 too far behind: copy its snapshot part by part, check it, begin the log anew behind it
 
-Always holds: what Raft wants persisted is on the platter before anybody hears of it. One timer, for Raft's next
+Always holds: what Raft wants persisted is on the platter before anybody hears of it; where that fails, nobody hears
+anything more of this replica. One timer, for Raft's next
 deadline. The fetch loop is the only thing that writes to a follower's log.
 Does not know: what records mean; elections (Raft does); requests of clients.
 """
@@ -13,8 +15,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from math import inf
+from typing import NamedTuple
 
 from barnabas.client.connection import ConnectionLost
+from barnabas.consensus import snapshot_file
 from barnabas.consensus.messages import (
     NO_LEADER,
     BeginEpochRequest,
@@ -22,17 +26,22 @@ from barnabas.consensus.messages import (
     EpochResponse,
     FetchPosition,
     FetchVerdict,
+    LogEnd,
     Send,
+    SnapshotPosition,
+    SnapshotVerdict,
     VoteRequest,
     VoteResponse,
 )
 from barnabas.consensus.raft import Output, Raft, Timeouts
+from barnabas.consensus.snapshot_file import InvalidSnapshot
 from barnabas.consensus.voters import ReplicaKey, VoterSet
 from barnabas.protocol.message import Message
 from barnabas.runtime.interfaces import Runtime, Timer
 from barnabas.server import quorum_messages
 from barnabas.server.metadata_log import MetadataLog
 from barnabas.server.peers import Peers
+from barnabas.server.snapshot_files import PartialSnapshot
 from barnabas.types import BrokerId, LeaderEpoch, Offset
 
 logger = logging.getLogger(__name__)
@@ -44,6 +53,11 @@ FETCH_PURPOSE = "quorum-fetch"
 ELECTION_PURPOSE = "quorum"
 
 
+class FetchSizes(NamedTuple):
+    log_bytes_max: int = 1 << 20  # of the log at a time
+    snapshot_bytes_max: int = 1 << 20  # of a snapshot at a time
+
+
 class Quorum:
     def __init__(
         self,
@@ -53,6 +67,7 @@ class Quorum:
         voters: VoterSet,
         log: MetadataLog,
         timeouts: Timeouts,
+        sizes: FetchSizes,
         peers: Peers,
         runtime: Runtime,
         on_lead: Callable[[], None],
@@ -65,6 +80,7 @@ class Quorum:
         self._peers = peers
         self._runtime = runtime
         self._timeouts = timeouts
+        self._sizes = sizes
         self._clock = runtime.clock
         self._on_lead = on_lead
         self._on_cease = on_cease
@@ -82,9 +98,11 @@ class Quorum:
         self._timer: Timer | None = None
         self._sync_task: asyncio.Task[None] | None = None
         self._fetch_task: asyncio.Task[None] | None = None
+        self._partial: tuple[LeaderEpoch, PartialSnapshot] | None = None  # what is being copied, from which leader
         self._sends: dict[asyncio.Task[None], None] = {}  # kept so that none is collected while it runs
         self._news: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # see `news`
         self._known = (self.raft.role, self.raft.leader_id)  # as last told
+        self._failure: OSError | None = None
         self._stopped = False
         self.lost_leader_id: BrokerId = NO_LEADER  # the last leader whose connection broke, until another is heard
 
@@ -119,7 +137,8 @@ class Quorum:
     async def stop(self) -> None:
         """A leader says good-bye first, so that the others need not find out by waiting."""
         self._stopped = True
-        self._perform(self.raft.resign(self._clock.monotonic_ms()))
+        if self._failure is None:
+            self._perform(self.raft.resign(self._clock.monotonic_ms()))
         farewells = tuple(self._sends)
         if farewells:
             await asyncio.wait(farewells, timeout=FAREWELL_SECONDS)
@@ -129,10 +148,26 @@ class Quorum:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._sync_task is not None:
             await asyncio.gather(self._sync_task, return_exceptions=True)
+        self._drop_partial()
 
     # Raft's outputs
 
     def _perform(self, output: Output) -> None:
+        """OSError where the disk fails: what Raft believes is then not what is written down, and must not be told."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            self._carry_out(output)
+        except OSError as error:
+            self._failed(error)
+            raise
+
+    def _failed(self, error: OSError) -> None:
+        if self._failure is None:
+            self._failure = error
+            self._on_failure(error)
+
+    def _carry_out(self, output: Output) -> None:
         """In the order of the fields, which is the order in which they are safe."""
         if output.persist is not None:
             self._log.write_election(output.persist, self.raft.voters)
@@ -174,7 +209,7 @@ class Quorum:
         try:
             self._perform(self.raft.tick(self._clock.monotonic_ms()))
         except OSError as error:
-            self._on_failure(error)
+            self._failed(error)
 
     async def _send(self, send: Send) -> None:
         peer = self._peers.get(send.to, ELECTION_PURPOSE)
@@ -187,7 +222,10 @@ class Quorum:
         if isinstance(send.message, VoteRequest):
             answer = quorum_messages.decode_vote_response(response)
             now_ms = self._clock.monotonic_ms()
-            self._perform(self.raft.receive_vote_response(send.to, answer, send.message.pre_vote, now_ms))
+            try:
+                self._perform(self.raft.receive_vote_response(send.to, answer, send.message.pre_vote, now_ms))
+            except OSError as error:
+                self._failed(error)
 
     # As leader
 
@@ -212,12 +250,17 @@ class Quorum:
                 await self._runtime.offload(self._log.sync)
                 self._perform(self.raft.synced(synced, self._clock.monotonic_ms()))
         except OSError as error:
-            self._on_failure(error)
+            self._failed(error)
         finally:
             self._sync_task = None
 
     def receive_fetch(self, position: FetchPosition) -> FetchVerdict:
         verdict, output = self.raft.receive_fetch(position, self._clock.monotonic_ms())
+        self._perform(output)
+        return verdict
+
+    def receive_fetch_snapshot(self, position: SnapshotPosition) -> SnapshotVerdict:
+        verdict, output = self.raft.receive_fetch_snapshot(position, self._clock.monotonic_ms())
         self._perform(output)
         return verdict
 
@@ -231,12 +274,15 @@ class Quorum:
                 await asyncio.shield(self._news)
                 continue
             try:
-                await self._fetch(target, position)
+                if self.raft.fetching is None:
+                    await self._fetch(target, position)
+                else:
+                    await self._fetch_snapshot(target, self.raft.fetching)
             except ConnectionLost as error:
                 logger.debug("cannot fetch metadata from node %d: %s", target, error)
                 await self._clock.sleep(FETCH_BACKOFF_MS)
             except OSError as error:
-                self._on_failure(error)
+                self._failed(error)
                 return
 
     def _fetch_target(self) -> BrokerId | None:
@@ -248,7 +294,9 @@ class Quorum:
 
     async def _fetch(self, target: BrokerId, position: FetchPosition) -> None:
         peer = self._peers.get(target, FETCH_PURPOSE, lambda: self._lost(target))
-        request = quorum_messages.fetch_request(position, self._cluster_id, self.raft.high_watermark, FETCH_WAIT_MS_MAX)
+        request = quorum_messages.fetch_request(
+            position, self._cluster_id, self.raft.high_watermark, FETCH_WAIT_MS_MAX, self._sizes.log_bytes_max
+        )
         response = await peer.request(request, FETCH_WAIT_MS_MAX + self._timeouts.fetch_ms)
         verdict, records = quorum_messages.decode_fetch_response(response)
         if target == self.lost_leader_id:
@@ -260,14 +308,69 @@ class Quorum:
             if verdict.error:
                 await self._clock.sleep(FETCH_BACKOFF_MS)
             return
+        if verdict.diverging is not None or verdict.snapshot is not None:
+            return  # what this log holds is not the leader's: none of it may count
         if records:
             self._log.append_from_leader(records)
             await self._runtime.offload(self._log.sync)
         if self.raft.epoch == verdict.epoch and self.raft.leader_id == target:
             self._perform(self.raft.appended(verdict.high_watermark))
 
+    async def _fetch_snapshot(self, target: BrokerId, snapshot: LogEnd) -> None:
+        """One part of it, from where the last one ended."""
+        peer = self._peers.get(target, FETCH_PURPOSE, lambda: self._lost(target))
+        partial = self._partial_of(snapshot)
+        position = SnapshotPosition(self.raft.replica, self.raft.epoch, snapshot, partial.size_bytes)
+        request = quorum_messages.fetch_snapshot_request(position, self._cluster_id, self._sizes.snapshot_bytes_max)
+        verdict, data = quorum_messages.decode_fetch_snapshot_response(await peer.request(request))
+        self._perform(self.raft.receive_fetch_snapshot_response(target, verdict, self._clock.monotonic_ms()))
+        if self.raft.fetching != snapshot or verdict.epoch != self.raft.epoch:
+            if verdict.error:
+                await self._clock.sleep(FETCH_BACKOFF_MS)
+            return
+        partial.write(data)
+        if verdict.position + len(data) != partial.size_bytes or (not data and partial.size_bytes < verdict.size_bytes):
+            await self._refuse_snapshot("the leader sent another part than was asked for")
+        elif partial.size_bytes >= verdict.size_bytes:
+            await self._install_snapshot(partial)
+
+    def _partial_of(self, snapshot: LogEnd) -> PartialSnapshot:
+        """Parts of two leaders do not fit together: their snapshots hold the same, in other bytes."""
+        epoch, partial = self._partial or (-1, None)
+        if partial is None or epoch != self.raft.epoch or partial.snapshot != snapshot:
+            self._drop_partial()
+            partial = self._log.begin_snapshot(snapshot)
+            self._partial = (self.raft.epoch, partial)
+        return partial
+
+    async def _install_snapshot(self, partial: PartialSnapshot) -> None:
+        try:
+            snapshot_file.decode(memoryview(partial.read()))
+        except InvalidSnapshot as problem:
+            await self._refuse_snapshot(str(problem))
+            return
+        await self._runtime.offload(partial.sync)
+        if self.raft.fetching != partial.snapshot:
+            return  # another leader, or none, while it was synced
+        partial.publish()
+        self._partial = None
+        self._log.install_snapshot(partial.snapshot)
+        logger.info("the metadata log begins anew at offset %d", partial.snapshot.end_offset)
+        self._perform(self.raft.snapshot_installed())
+
+    async def _refuse_snapshot(self, problem: str) -> None:
+        logger.warning("a snapshot of the metadata that was copied cannot be used: %s", problem)
+        self._drop_partial()
+        self.raft.snapshot_refused()
+        await self._clock.sleep(FETCH_BACKOFF_MS)
+
+    def _drop_partial(self) -> None:
+        if self._partial is not None:
+            self._partial[1].abandon()
+            self._partial = None
+
     def _lost(self, node_id: BrokerId) -> None:
-        if not self._stopped:
+        if not self._stopped and self._failure is None:
             if node_id == self.raft.leader_id:
                 self.lost_leader_id = node_id
             self._perform(self.raft.connection_lost(node_id, self._clock.monotonic_ms()))

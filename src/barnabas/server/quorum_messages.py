@@ -7,6 +7,8 @@ from barnabas.consensus.messages import (
     FetchPosition,
     FetchVerdict,
     LogEnd,
+    SnapshotPosition,
+    SnapshotVerdict,
     VoteRequest,
     VoteResponse,
 )
@@ -14,10 +16,8 @@ from barnabas.consensus.voters import ReplicaKey
 from barnabas.errors import ErrorCode
 from barnabas.metadata.topic_names import METADATA_TOPIC, METADATA_TOPIC_ID
 from barnabas.protocol.message import Message
-from barnabas.protocol.messages import begin_quorum_epoch, end_quorum_epoch, fetch, vote
+from barnabas.protocol.messages import begin_quorum_epoch, end_quorum_epoch, fetch, fetch_snapshot, vote
 from barnabas.types import NO_LEADER_EPOCH, Offset
-
-FETCH_BYTES_MAX = 8 << 20  # of metadata at a time
 
 
 def encode(message: VoteRequest | BeginEpochRequest | EndEpochRequest, cluster_id: str) -> Message:
@@ -102,13 +102,15 @@ def decode_end(request: end_quorum_epoch.EndQuorumEpochRequest) -> EndEpochReque
     )
 
 
-def fetch_request(position: FetchPosition, cluster_id: str, high_watermark: Offset, wait_ms: int) -> fetch.FetchRequest:
+def fetch_request(
+    position: FetchPosition, cluster_id: str, high_watermark: Offset, wait_ms: int, size_bytes_max: int
+) -> fetch.FetchRequest:
     partition = fetch.FetchPartition(
         partition=0,
         current_leader_epoch=position.epoch,
         fetch_offset=position.offset,
         last_fetched_epoch=position.last_fetched_epoch,
-        partition_max_bytes=FETCH_BYTES_MAX,
+        partition_max_bytes=size_bytes_max,
         replica_directory_id=position.replica.directory_id,
         high_watermark=high_watermark,
     )
@@ -117,7 +119,7 @@ def fetch_request(position: FetchPosition, cluster_id: str, high_watermark: Offs
         replica_state=fetch.ReplicaState(replica_id=position.replica.id),
         max_wait_ms=wait_ms,
         min_bytes=1,
-        max_bytes=FETCH_BYTES_MAX,
+        max_bytes=size_bytes_max,
         session_epoch=-1,
         topics=[fetch.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
     )
@@ -170,6 +172,73 @@ def decode_fetch_response(response: fetch.FetchResponse) -> tuple[FetchVerdict, 
         snapshot=None if snapshot is None else LogEnd(snapshot.epoch, snapshot.end_offset),
     )
     return verdict, data.records if isinstance(data.records, memoryview) else empty
+
+
+def fetch_snapshot_request(
+    position: SnapshotPosition, cluster_id: str, size_bytes_max: int
+) -> fetch_snapshot.FetchSnapshotRequest:
+    snapshot = fetch_snapshot.RequestSnapshotId(
+        end_offset=position.snapshot.end_offset, epoch=position.snapshot.last_epoch
+    )
+    partition = fetch_snapshot.RequestPartitionSnapshot(
+        partition=0,
+        current_leader_epoch=position.epoch,
+        snapshot_id=snapshot,
+        position=position.position,
+        replica_directory_id=position.replica.directory_id,
+    )
+    return fetch_snapshot.FetchSnapshotRequest(
+        cluster_id=cluster_id,
+        replica_id=position.replica.id,
+        max_bytes=size_bytes_max,
+        topics=[fetch_snapshot.RequestTopicSnapshot(name=METADATA_TOPIC, partitions=[partition])],
+    )
+
+
+def decode_fetch_snapshot(request: fetch_snapshot.FetchSnapshotRequest) -> SnapshotPosition:
+    partition = request.topics[0].partitions[0]
+    return SnapshotPosition(
+        replica=ReplicaKey(request.replica_id, partition.replica_directory_id),
+        epoch=partition.current_leader_epoch,
+        snapshot=LogEnd(partition.snapshot_id.epoch, partition.snapshot_id.end_offset),
+        position=partition.position,
+    )
+
+
+def fetch_snapshot_response(verdict: SnapshotVerdict, data: object = b"") -> fetch_snapshot.FetchSnapshotResponse:
+    partition = fetch_snapshot.ResponsePartitionSnapshot(
+        index=0,
+        error_code=verdict.error,
+        snapshot_id=fetch_snapshot.ResponseSnapshotId(
+            end_offset=verdict.snapshot.end_offset, epoch=verdict.snapshot.last_epoch
+        ),
+        current_leader=fetch_snapshot.LeaderIdAndEpoch(leader_id=verdict.leader_id, leader_epoch=verdict.epoch),
+        size=verdict.size_bytes,
+        position=verdict.position,
+        unaligned_records=data,  # type: ignore[arg-type]
+    )
+    topic = fetch_snapshot.ResponseTopicSnapshot(name=METADATA_TOPIC, partitions=[partition])
+    return fetch_snapshot.FetchSnapshotResponse(topics=[topic])
+
+
+def decode_fetch_snapshot_response(
+    response: fetch_snapshot.FetchSnapshotResponse,
+) -> tuple[SnapshotVerdict, memoryview]:
+    empty = memoryview(b"")
+    if response.error_code or not response.topics:
+        return SnapshotVerdict(ErrorCode(response.error_code), NO_LEADER_EPOCH, NO_LEADER), empty
+    partition = response.topics[0].partitions[0]
+    leader = partition.current_leader
+    verdict = SnapshotVerdict(
+        error=ErrorCode(partition.error_code),
+        epoch=NO_LEADER_EPOCH if leader is None else leader.leader_epoch,
+        leader_id=NO_LEADER if leader is None else leader.leader_id,
+        snapshot=LogEnd(partition.snapshot_id.epoch, partition.snapshot_id.end_offset),
+        size_bytes=partition.size,
+        position=partition.position,
+    )
+    records = partition.unaligned_records
+    return verdict, records if isinstance(records, memoryview) else empty
 
 
 def refusal(

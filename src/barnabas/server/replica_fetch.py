@@ -44,6 +44,7 @@ class ReplicaPosition:
         "is_silent",
         "key",
         "last_fetched_epoch",
+        "log_start_offset",
         "log_start_offset_known",
         "partition",
         "partition_max_bytes",
@@ -54,6 +55,7 @@ class ReplicaPosition:
         self.key = key
         self.partition: Partition | None = None  # the one that this position watches
         self.fetch_offset: Offset = 0
+        self.log_start_offset: Offset = -1  # its own
         self.current_leader_epoch: LeaderEpoch = -1
         self.last_fetched_epoch: LeaderEpoch = -1
         self.partition_max_bytes = 0
@@ -64,6 +66,7 @@ class ReplicaPosition:
 
     def named(self, wanted: Any) -> None:
         self.fetch_offset = wanted.fetch_offset
+        self.log_start_offset = wanted.log_start_offset
         self.current_leader_epoch = wanted.current_leader_epoch
         self.last_fetched_epoch = wanted.last_fetched_epoch
         self.partition_max_bytes = wanted.partition_max_bytes
@@ -266,7 +269,9 @@ def read(
     log = partition.log
     if not position.is_counted and log.log_start_offset <= position.fetch_offset <= log.log_end_offset:
         position.is_counted = True
-        error = partition.replica_fetched(session.replica_id, session.broker_epoch, position.fetch_offset)
+        error = partition.replica_fetched(
+            session.replica_id, session.broker_epoch, position.fetch_offset, position.log_start_offset
+        )
         if error != ErrorCode.NONE:
             return partition.fetch_failed(error)
     session.ready.pop(position, None)  # counting it may have moved the watermark, which is told right here

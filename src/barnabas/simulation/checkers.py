@@ -1,17 +1,8 @@
-"""What must hold, one class each: told what clients asked and heard, and now and then shown the nodes themselves.
-
-A checker raises `Violation` as soon as something is not as it must be. `finish` comes after everything has come to
-rest: by then every partition has been read from end to end, and every topic has been listed.
-Does not know: faults. What a run promises under its faults is said once, in `Promises`.
-"""
+"""What must hold, one class each: here what clients were told, in `node_checkers` what nodes believe and keep."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from barnabas.protocol.record_batch import HEADER_BYTES, read_header
-from barnabas.simulation.disk import DiskFault
+from barnabas.simulation.checker import Checker, Promises
 from barnabas.simulation.history import (
     FINAL_READER,
     Assigned,
@@ -34,43 +25,16 @@ from barnabas.simulation.history import (
     TopicDeletionAsked,
     TopicsListed,
 )
+from barnabas.simulation.node_checkers import (
+    CommittedIsKept,
+    MetadataAgrees,
+    MetadataLogsAgree,
+    OneLeader,
+    OneVote,
+    ReplicasAgree,
+    WatermarksRise,
+)
 from barnabas.types import Offset, Uuid
-
-if TYPE_CHECKING:
-    from barnabas.log.log import Log
-    from barnabas.metadata.image import MetadataImage
-    from barnabas.simulation.cluster import SimulatedCluster
-
-READ_BYTES = 1 << 20  # of a log at a time
-
-
-class Violation(Exception):
-    """A guarantee is broken."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promises:
-    """What this run's settings and faults leave standing."""
-
-    acks_kept: tuple[int, ...]  # an acknowledgement of such a write is for ever
-    one_node: bool  # then every offset that anybody was told is for ever
-
-
-class Checker:
-    def __init__(self, promises: Promises) -> None:
-        self.promises = promises
-
-    def observe(self, event: Event) -> None:
-        """Something has happened between a client and a broker."""
-
-    def inspect(self, cluster: SimulatedCluster) -> None:
-        """The nodes as they are now."""
-
-    def finish(self) -> None:
-        """Nothing more will happen."""
-
-    def fail(self, message: str) -> None:
-        raise Violation(f"{type(self).__name__}: {message}")
 
 
 class AcknowledgedSurvives(Checker):
@@ -321,127 +285,6 @@ class OneOwner(Checker):
                     self.fail(f"{event.group} epoch {event.epoch}: {partition_id} is {owner}'s and {event.member}'s")
 
 
-class MetadataAgrees(Checker):
-    """The image at one offset is the same on every node and in every life of it, and never goes back."""
-
-    def __init__(self, promises: Promises) -> None:
-        super().__init__(promises)
-        self._digests: dict[Offset, tuple[str, str]] = {}  # of the image, and who had it first
-        self._seen: dict[tuple[int, int], Offset] = {}  # node and incarnation: the newest image
-
-    def inspect(self, cluster: SimulatedCluster) -> None:
-        for node in cluster.nodes.values():
-            if node.broker is None:
-                continue
-            image = node.broker.controller.image
-            life = node.id, node.incarnation
-            before = self._seen.get(life, -1)
-            if image.offset == before:
-                continue
-            if image.offset < before:
-                self.fail(f"{node.host} had metadata up to {before}, now up to {image.offset}")
-            self._seen[life] = image.offset
-            digest = canonical(image)
-            known, who = self._digests.setdefault(image.offset, (digest, f"{node.host} life {node.incarnation}"))
-            if known != digest:
-                self.fail(f"metadata at {image.offset}: {who} had {known}, {node.host} has {digest}")
-
-
-def canonical(image: MetadataImage) -> str:
-    """All of an image but its clock, in an order of its own."""
-    topics = [
-        (name, topic.id.hex(), sorted(topic.partitions.items())) for name, topic in sorted(image.topics_by_name.items())
-    ]
-    brokers = [
-        (broker.id, broker.epoch, broker.fenced, broker.incarnation_id.hex())
-        for _, broker in sorted(image.brokers.items())
-    ]
-    configs = [(resource, sorted(values.items())) for resource, values in sorted(image.configs.items())]
-    features = sorted(image.features.items())
-    return repr((image.offset, image.leader_epoch, topics, brokers, configs, features, image.next_producer_id))
-
-
-class OneLeader(Checker):
-    """In one epoch of a partition one node leads, and no other, by the metadata and by its own belief.
-
-    The same goes for the metadata quorum.
-    """
-
-    def __init__(self, promises: Promises) -> None:
-        super().__init__(promises)
-        self._named: dict[tuple[PartitionId, int], int] = {}
-        self._believing: dict[tuple[PartitionId, int], int] = {}
-        self._quorum: dict[int, int] = {}
-        self._images: dict[int, MetadataImage] = {}
-
-    def inspect(self, cluster: SimulatedCluster) -> None:
-        for node in cluster.nodes.values():
-            broker = node.broker
-            if broker is None:
-                continue
-            raft = broker.controller.quorum.raft
-            if raft.is_leader and self._quorum.setdefault(raft.epoch, node.id) != node.id:
-                self.fail(f"quorum epoch {raft.epoch}: {self._quorum[raft.epoch]} and {node.id} lead")
-            for partition in broker.partitions:
-                key = PartitionId(partition.topic_id, partition.name.partition), partition.leader_epoch
-                if getattr(partition, "is_leader", True) and self._believing.setdefault(key, node.id) != node.id:
-                    self.fail(f"{key[0]} epoch {key[1]}: {self._believing[key]} and {node.id} believe that they lead")
-            if self._images.get(node.id) is not broker.controller.image:
-                self._images[node.id] = broker.controller.image
-                self._look_at(broker.controller.image)
-
-    def _look_at(self, image: MetadataImage) -> None:
-        for topic_id, topic in image.topics_by_id.items():
-            for index, state in topic.partitions.items():
-                key = PartitionId(topic_id, index), state.leader_epoch
-                if state.leader >= 0 and self._named.setdefault(key, state.leader) != state.leader:
-                    self.fail(f"{key[0]} epoch {key[1]}: {self._named[key]} and {state.leader} lead")
-
-
-class ReplicasAgree(Checker):
-    """Below the watermark all replicas hold the same batches, and what was once below it never changes."""
-
-    def __init__(self, promises: Promises) -> None:
-        super().__init__(promises)
-        self._batches: dict[PartitionId, dict[Offset, tuple[int, int, int]]] = {}  # last offset, epoch, CRC
-        self._checked: dict[tuple[PartitionId, int, int], Offset] = {}  # by node and incarnation: up to where
-
-    def inspect(self, cluster: SimulatedCluster) -> None:
-        for node in cluster.nodes.values():
-            if node.broker is None:
-                continue
-            for partition in node.broker.partitions:
-                life = PartitionId(partition.topic_id, partition.name.partition), node.id, node.incarnation
-                if not partition.closed:
-                    self._checked[life] = self._compare(life[0], node.host, partition.log, self._checked.get(life, 0))
-
-    def _compare(self, partition_id: PartitionId, host: str, log: Log, offset: Offset) -> Offset:
-        """The batches from `offset` up to the watermark; gives how far it got."""
-        known = self._batches.setdefault(partition_id, {})
-        offset = max(offset, log.log_start_offset)
-        while offset < log.high_watermark:
-            try:
-                found = log.read(offset, READ_BYTES, log.high_watermark)
-                view = memoryview(found.read() if found is not None else b"")
-            except DiskFault:
-                return offset
-            position = 0
-            while position + HEADER_BYTES <= len(view):
-                header = read_header(view, position)
-                if position + header.size_bytes > len(view):
-                    break
-                facts = header.last_offset, header.leader_epoch, header.crc
-                if known.setdefault(header.base_offset, facts) != facts:
-                    self.fail(
-                        f"{partition_id} on {host} at {header.base_offset}: {facts}, was {known[header.base_offset]}"
-                    )
-                position += header.size_bytes
-                offset = header.next_offset
-            if position == 0:
-                self.fail(f"{partition_id} on {host} has nothing whole at {offset}, watermark {log.high_watermark}")
-        return offset
-
-
 def all_checkers(promises: Promises) -> list[Checker]:
     return [
         AcknowledgedSurvives(promises),
@@ -452,7 +295,11 @@ def all_checkers(promises: Promises) -> list[Checker]:
         ProducerIdsAreUnique(promises),
         CommittedOffsetsStay(promises),
         OneOwner(promises),
-        MetadataAgrees(promises),
+        OneVote(promises),
         OneLeader(promises),
+        MetadataAgrees(promises),
+        MetadataLogsAgree(promises),
+        WatermarksRise(promises),
+        CommittedIsKept(promises),
         ReplicasAgree(promises),
     ]

@@ -133,6 +133,7 @@ class ClusterView:
     brokers: dict[BrokerId, Address] = field(default_factory=dict)
     leaders: dict[tuple[Uuid, int], Leader] = field(default_factory=dict)
     names: dict[str, Uuid] = field(default_factory=dict)
+    partition_counts: dict[Uuid, int] = field(default_factory=dict)
 
 
 class Client:
@@ -163,6 +164,8 @@ class Client:
         found = self._connections.get(address)
         if found is not None and not found.is_closed:
             return found
+        if found is not None:
+            self.view.leaders.clear()  # as real clients do: something has changed, so ask who leads
         try:
             socket = await self._network.connect(*address)
         except OSError as error:
@@ -207,6 +210,7 @@ class Client:
             if topic.error_code != ErrorCode.NONE:
                 continue
             view.names[topic.name] = topic.topic_id
+            view.partition_counts[topic.topic_id] = len(topic.partitions)
             for partition in topic.partitions:
                 if partition.leader_id >= 0:
                     leader = Leader(partition.leader_id, partition.leader_epoch)

@@ -13,6 +13,7 @@ from random import Random
 
 from barnabas.config.broker import BrokerConfig
 from barnabas.server.broker import Broker
+from barnabas.server.metadata_log import DIRECTORY_NAME
 from barnabas.simulation.disk import DiskFault, SimulatedDisk, Survival
 from barnabas.simulation.loop import Process, VirtualClock, VirtualLoop
 from barnabas.simulation.network import SimulatedNetwork
@@ -25,6 +26,7 @@ CONTROLLER_PORT = 9093
 EPOCH_MS = 1_800_000_000_000  # the wall clock at second 0
 RESTART_MS_MAX = 3000.0  # a supervisor starts again within this
 DATA_DIRECTORY = "/data"
+QUORUM_DIRECTORY = f"{DATA_DIRECTORY}/{DIRECTORY_NAME}"
 
 
 class NodeState(Enum):
@@ -80,6 +82,7 @@ class SimulatedCluster:
         self._settings = dict(settings)
         self._sync_ms_max = sync_ms_max
         self._on_failure = on_failure  # told of an end that nobody asked for
+        self.on_election: Callable[[], object] | None = None  # told when a voter has written down its election
         self.starts = 0
         self.is_ending = False  # once true, what ended stays so
         for node_id in range(1, node_count + 1):
@@ -203,9 +206,9 @@ class SimulatedCluster:
         error = task.exception()
         self._trace.note(f"{node.host} has ended: {error!r}")
         self._end_process(node)
-        if error is None:
+        if error is None and node.stays_down:
             return
-        if not comes_from_disk_fault(error):
+        if error is not None and not comes_from_disk_fault(error):
             self._on_failure(error, f"{node.host} ended")
         delay_ms = self._random.uniform(1, RESTART_MS_MAX)
         self.loop.call_later(delay_ms / 1000, self._restart, node, context=self.loop.world)
@@ -217,8 +220,12 @@ class SimulatedCluster:
     # Disks
 
     def _watched(self, node_id: BrokerId, disk: SimulatedDisk) -> SimulatedDisk:
-        note = self._trace.note
-        disk.on_change = lambda kind, path: note(f"disk node-{node_id} {kind} {path}")
+        def changed(kind: str, path: str) -> None:
+            self._trace.note(f"disk node-{node_id} {kind} {path}")
+            if kind == "sync" and path == QUORUM_DIRECTORY and self.on_election is not None:
+                self.on_election()
+
+        disk.on_change = changed
         return disk
 
 

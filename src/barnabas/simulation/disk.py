@@ -352,10 +352,21 @@ class SimulatedDisk:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
 
     def _change_name(self, change: NameChange[Node], kind: str) -> None:
+        if change.old_path is not None and self._names.is_directory(change.old_path):
+            self._move_changes(change.old_path, change.path)
         self._names.apply(change)
         path = change.path if change.path is not None else change.old_path or ""
         self._name_changes.setdefault(parent_of(path), []).append(change)
         self.done(kind, path)
+
+    def _move_changes(self, old_path: str, path: str | None) -> None:
+        """What is not synced in a directory stays with it wherever it goes; another may come in its place."""
+        for directory in [each for each in self._name_changes if each == old_path or each.startswith(old_path + "/")]:
+            changes = self._name_changes.pop(directory)
+            if path is not None:
+                self._name_changes[path + directory[len(old_path) :]] = [
+                    change.moved(old_path, path) for change in changes
+                ]
 
     def open(self, path: str) -> SimulatedFile:
         return SimulatedFile(self, path, self._node_or_new(path))

@@ -2,9 +2,13 @@
 
 Each run draws its own rates, and leaves some kinds out altogether, so that some runs see much of one kind, which an
 even mixture never would. A fault that lasts has an end; `heal` ends all of them, and then everything must work again.
+
+Where machines of a cluster lose power, and with it what they had not synced, no node ends uncleanly before all replicas
+are in sync again: a cluster survives what one machine forgets, not what all of them do.
 Does not know: what clients do, what is right.
 """
 
+import asyncio
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +31,9 @@ WEIGHTS = {
     "partition": 1.0,
     "partition one way": 1.0,
     "isolate": 1.0,
+    "cut off": 1.0,
+    "cut off one way": 1.0,
+    "rolling restart": 0.2,
     "stall": 2.0,
     "reset": 3.0,
     "disk full": 0.5,
@@ -35,6 +42,9 @@ WEIGHTS = {
     "clock jump": 0.5,
 }
 POWER = ("power", "power at the disk")  # what loses bytes that were not synced
+BROKEN_DISK = ("disk full", "disk error")  # what may end a process at any moment
+AMONG_NODES = ("cut off", "cut off one way", "rolling restart")
+ROLLING_LOOK_MS, ROLLING_LOOKS_MAX = 100.0, 100
 TRAPPED_OPERATIONS = ("write", "write", "sync", "sync", "truncate", "create", "rename", "remove")
 TRAP_DELAY_MS_MAX = 20.0  # about what a sync and an answer take
 DISK_CALLS = ("read", "write", "truncate", "sync", "create", "rename", "remove")
@@ -44,19 +54,24 @@ CLOCK_JUMP_MS_MAX = 20 * 60_000  # less than message.timestamp.after.max.ms: rec
 @dataclass(slots=True, kw_only=True)
 class FaultPlan:
     rates: dict[str, float] = field(default_factory=dict)  # per second of virtual time
+    forgets: bool = False  # whether machines forget what others must then remember
     downtime_ms_max: float = 5000.0
     duration_ms_max: float = 8000.0
 
     @classmethod
-    def drawn(cls, random: Random, *, power: bool) -> "FaultPlan":
+    def drawn(cls, random: Random, *, power: bool, nodes: int) -> "FaultPlan":
+        left_out = (*(() if power else POWER), *(BROKEN_DISK if power and nodes > 1 else ()))
+        if nodes == 1:
+            left_out += AMONG_NODES
         weights = {}
         for kind, weight in WEIGHTS.items():
             chosen, share = random.random() < 0.5, random.random()
-            if (chosen and kind not in POWER) or (power and kind in POWER):
+            if (chosen or kind in POWER) and kind not in left_out:
                 weights[kind] = share * weight
         interval_ms = random.choice((400.0, 1000.0, 2000.0, 5000.0))
         total = sum(weights.values()) or 1.0
-        return cls(rates={kind: weight / total * 1000 / interval_ms for kind, weight in weights.items()})
+        rates = {kind: weight / total * 1000 / interval_ms for kind, weight in weights.items()}
+        return cls(rates=rates, forgets=power and nodes > 1)
 
 
 def drawn_network(random: Random) -> NetworkProfile:
@@ -65,7 +80,7 @@ def drawn_network(random: Random) -> NetworkProfile:
         delay_ms_max=random.choice((1.0, 2.0, 10.0, 50.0)),
         spike_rate=random.choice((0.0, 0.0, 0.001, 0.02)),
         spike_ms_max=random.choice((50.0, 500.0, 3000.0)),
-        window_bytes=random.choice((1 << 10, 1 << 14, 1 << 18)),
+        window_bytes=random.choice((1 << 12, 1 << 14, 1 << 18)),
         fragment_rate=random.choice((0.0, 0.05, 0.5)),
     )
 
@@ -90,6 +105,7 @@ class Nemesis:
         self._hosts = [*(node.host for node in cluster.nodes.values()), *client_hosts]
         self._endings: dict[int, Callable[[], None]] = {}  # of faults that last, by number
         self._next_number = 0
+        self._rolling: asyncio.Task[None] | None = None
         self._is_over = False
         self._damaged: dict[int, None] = {}  # nodes whose disk has failed them: they may need a restart
 
@@ -114,8 +130,10 @@ class Nemesis:
                 return self._take_down(node, kind)
             case "kill at the disk" | "power at the disk":
                 self._set_trap(node, kind.split()[0])
-            case "partition" | "partition one way" | "isolate" | "stall":
+            case "partition" | "partition one way" | "isolate" | "stall" | "cut off" | "cut off one way":
                 self._block(kind, node)
+            case "rolling restart":
+                return self._begin_rolling()
             case "reset":
                 return self._network.reset_one() is not None
             case "clock jump":
@@ -141,7 +159,7 @@ class Nemesis:
 
     def _take_down(self, node: SimulatedNode, kind: str) -> bool:
         cluster = self._cluster
-        if node.state is NodeState.DOWN:
+        if node.state is NodeState.DOWN or (kind in ("kill", "power") and not self._may_end_uncleanly()):
             return False
         downtime_ms = self._plan.downtime_ms_max
         if kind == "pause":
@@ -174,28 +192,62 @@ class Nemesis:
         delay_ms = self._random.choice((0.0, self._random.uniform(0, TRAP_DELAY_MS_MAX)))
         before, disk, loop = node.disk.on_operation, node.disk, self._cluster.loop
 
-        def snap() -> None:
-            if not self._is_over and node.disk is disk:
-                self._take_down(node, kind)
+        def snap() -> bool:
+            return not self._is_over and node.disk is disk and self._take_down(node, kind)
 
         def count(done: str) -> None:
             nonlocal left
             left -= done == operation
             if left == 0 and not self._is_over:
                 disk.on_operation = before
-                if delay_ms == 0:
-                    snap()
+                if delay_ms > 0:
+                    loop.call_later(delay_ms / 1000, snap, context=loop.world)
+                elif snap():
                     raise ProcessKilled
-                loop.call_later(delay_ms / 1000, snap, context=loop.world)
 
         disk.on_operation = count
 
+    def _may_end_uncleanly(self) -> bool:
+        """Whether everybody else would remember what a node forgets now."""
+        nodes = self._cluster.nodes.values()
+        if not self._plan.forgets:
+            return True
+        if any(node.state is not NodeState.UP or node.broker is None for node in nodes):
+            return False
+        image = max((broker.controller.image for broker in self._cluster.brokers), key=lambda each: each.offset)
+        return all(
+            image.brokers[broker.node_id].epoch == broker.lifecycle.epoch for broker in self._cluster.brokers
+        ) and all(set(state.isr) == set(state.replicas) for _name, state in image.partitions())
+
     def _bring_up(self, node: SimulatedNode) -> None:
-        """An orderly stop may take longer than its downtime: then it is not waited for."""
+        """An orderly stop may take longer than its downtime: then it is not waited for, unless that could do harm."""
         if node.state is NodeState.STOPPING:
+            if self._plan.forgets:
+                node.stays_down = False
+                return
             self._cluster.kill(node)
         if node.state is NodeState.DOWN:
             self._cluster.start(node)
+
+    def _begin_rolling(self) -> bool:
+        if self._rolling is not None and not self._rolling.done():
+            return False
+        loop = self._cluster.loop
+        self._rolling = loop.create_task(self._roll(), context=loop.world)
+        return True
+
+    async def _roll(self) -> None:
+        """One node after the other is stopped in good order and started again, as for a new version."""
+        for node in list(self._cluster.nodes.values()):
+            if self._is_over:
+                return
+            if node.state is NodeState.UP and not node.is_paused:
+                self._cluster.stop(node)
+                node.stays_down = False  # once it has stopped, it starts
+            for _ in range(ROLLING_LOOKS_MAX):
+                await self._clock.sleep(ROLLING_LOOK_MS)
+                if node.state is NodeState.UP:
+                    break
 
     # Networks
 
@@ -203,6 +255,12 @@ class Nemesis:
         random, network = self._random, self._network
         if kind == "isolate":
             pairs = [pair for other in self._hosts if other != node.host for pair in _both(node.host, other)]
+        elif kind in ("cut off", "cut off one way"):
+            others = [other.host for other in self._cluster.nodes.values() if other is not node]
+            pairs = [pair for other in others for pair in _both(node.host, other)]
+            if kind == "cut off one way":
+                away = random.random() < 0.5  # it speaks and does not hear, or hears and does not speak
+                pairs = [(source, target) for source, target in pairs if (source == node.host) == away]
         elif kind == "partition":
             group = {host for host in sorted(self._hosts) if random.random() < 0.5}
             pairs = [
@@ -241,6 +299,7 @@ class Nemesis:
     def heal(self) -> None:
         """Everything is as it should be, and nothing more goes wrong."""
         self._is_over = True
+        self._network.profile.spike_rate = 0
         for number in list(self._endings):
             self._end(number)
         for node in self._cluster.nodes.values():

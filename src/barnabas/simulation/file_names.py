@@ -17,6 +17,15 @@ class NameChange(NamedTuple, Generic[F]):
     file: F | None  # None: a directory
     old_path: str | None
 
+    def moved(self, old_directory: str, directory: str) -> "NameChange[F]":
+        """The same, after the directory above it has got another name."""
+        below = old_directory + "/"
+        path, old_path = (
+            directory + each[len(old_directory) :] if each is not None and each.startswith(below) else each
+            for each in (self.path, self.old_path)
+        )
+        return NameChange(path, self.file, old_path)
+
 
 class FileNames(Generic[F]):
     def __init__(self) -> None:

@@ -17,7 +17,9 @@ from random import Random
 from typing import Any
 
 from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.simulation.checkers import Checker, Promises, Violation, all_checkers
+from barnabas.simulation.administrator import Administrator
+from barnabas.simulation.checker import Checker, Promises, Violation
+from barnabas.simulation.checkers import all_checkers
 from barnabas.simulation.client import METADATA_VERSION, Client, Unavailable
 from barnabas.simulation.cluster import EPOCH_MS, SimulatedCluster, comes_from_disk_fault
 from barnabas.simulation.consumer import Consumer
@@ -26,7 +28,7 @@ from barnabas.simulation.group_member import GroupMember
 from barnabas.simulation.history import FINAL_READER, History, TopicsListed
 from barnabas.simulation.loop import PROCESS, Deadlock, Livelock, ProcessKilled, VirtualClock, VirtualLoop
 from barnabas.simulation.network import SimulatedNetwork
-from barnabas.simulation.participants import Administrator, Board, Habits, Participant, Producer
+from barnabas.simulation.participants import Board, Habits, Participant, Producer
 from barnabas.simulation.trace import Trace
 from barnabas.types import Uuid
 
@@ -107,7 +109,7 @@ def _kind(error: Exception) -> str:
 class Character:
     """What the seed makes of a run."""
 
-    power: bool  # machines may lose what they did not sync; then topics sync each message
+    power: bool  # machines may lose what they did not sync; then one alone syncs each message
     settings: dict[str, str] = field(default_factory=dict)
     habits: Habits
     plan: FaultPlan
@@ -120,7 +122,7 @@ class Character:
 
     @classmethod
     def drawn(cls, random: Random, nodes: int) -> "Character":
-        power = random.random() < 0.5 and nodes == 1
+        power = random.random() < 0.5
         records_max = random.choice((1, 5, 20))
         value_bytes_max = random.choice((50, 300, 2000))
         batch_bytes_max = 100 + records_max * (value_bytes_max + 30)  # a batch must fit into a segment
@@ -142,7 +144,8 @@ class Character:
                 "offsets.topic.num.partitions": "2",
                 "offsets.topic.replication.factor": str(min(nodes, 3)),
                 "min.insync.replicas": "2" if nodes >= 3 else "1",
-                "log.flush.interval.messages": "1" if power else str((1 << 63) - 1),
+                "log.flush.interval.messages": "1" if power and nodes == 1 else str((1 << 63) - 1),
+                **(drawn_cluster_settings(random) if nodes > 1 else {}),
                 **GROUP_SETTINGS,
             },
             habits=Habits(
@@ -153,9 +156,11 @@ class Character:
                 seek_rate=random.choice((0.0, 0.02)),
                 topic_settings=topic_settings,
                 replication_factor=min(nodes, 3),
+                begins_alone=nodes > 1,
+                moves_partitions=nodes > 1 and random.random() < 0.5,
                 churn_names=("churn-0", "churn-1"),
             ),
-            plan=FaultPlan.drawn(random, power=power),
+            plan=FaultPlan.drawn(random, power=power, nodes=nodes),
             sync_ms_max=random.choice((0.1, 2.0, 20.0)),
             timeout_ms=random.choice((1000.0, 5000.0)),
             producers=[
@@ -166,6 +171,16 @@ class Character:
             members=random.choice((0, 0, 1, 2, 3)),
             restarts_at_end=random.random() < 0.5,
         )
+
+
+def drawn_cluster_settings(random: Random) -> dict[str, str]:
+    """How soon others are given up."""
+    return {
+        "replica.lag.time.max.ms": str(random.choice((2000, 5000, 30_000))),
+        "broker.session.timeout.ms": str(random.choice((3000, 9000))),
+        "broker.heartbeat.interval.ms": str(random.choice((300, 1000))),
+        "leader.imbalance.check.interval.seconds": str(random.choice((1, 300))),
+    }
 
 
 def chance_of(seed: int) -> Random:
@@ -196,6 +211,7 @@ class Simulation:
             sync_ms_max=self.character.sync_ms_max,
             on_failure=lambda error, what: self.loop.fail(_unexpected(what, error)),
         )
+        self.cluster.on_election = lambda: self.loop.call_soon(self._inspect_quorum, context=self.loop.world)
         self.history = History(self.trace.note)
         self.board = Board(self.history, self.character.habits)
         promises = Promises(acks_kept=(-1, 1) if options.nodes == 1 else (-1,), one_node=options.nodes == 1)
@@ -246,8 +262,11 @@ class Simulation:
         for node in self.cluster.nodes.values():
             self.cluster.start(node)
         self._spawn(self._inspect())
-        self._spawn(self.nemesis.run())
+        if self.options.nodes == 1:
+            self._spawn(self.nemesis.run())
         await self.clock.within(LIVENESS_MS_MAX * 10, self._create_topics())
+        if self.options.nodes > 1:
+            self._spawn(self.nemesis.run())  # some are so bad that without a beginning there would never be any
         working = [self._spawn(participant.run()) for participant in self.participants]
         await self.clock.sleep(self.options.seconds * 1000)
         self.trace.note("faults end")
@@ -327,11 +346,12 @@ class Simulation:
             if self.clock.monotonic_ms() > end_ms:
                 raise NotLive(f"{complaint}, {LIVENESS_MS_MAX / 1000:.0f} s after the last fault")
             await self.clock.sleep(20)
+        self.trace.note(f"no longer: {complaint}")
 
     def _is_in_sync(self) -> bool:
-        """As every node sees it."""
+        """As every node sees it, with nothing left to move."""
         return all(
-            set(state.isr) == set(state.replicas)
+            set(state.isr) == set(state.replicas) and not state.adding_replicas and not state.removing_replicas
             for broker in self.cluster.brokers
             for _name, state in broker.controller.image.partitions()
         )
@@ -339,8 +359,13 @@ class Simulation:
     async def _inspect(self) -> None:
         while True:
             await self.clock.sleep(INSPECTION_INTERVAL_MS)
+            self._inspect_quorum()
             for checker in self.checkers:
                 checker.inspect(self.cluster)
+
+    def _inspect_quorum(self) -> None:
+        for checker in self.checkers:
+            checker.inspect_quorum(self.cluster)
 
     # What must not go unnoticed
 

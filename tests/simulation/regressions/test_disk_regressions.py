@@ -1,5 +1,7 @@
 """What the simulation once found in how one node keeps its files, each as the shortest story that shows it."""
 
+import asyncio
+
 import pytest
 from scenario import Scenario
 
@@ -55,18 +57,41 @@ def test_a_torn_partition_metadata_does_not_keep_a_broker_from_starting(seed: in
 
 
 def test_a_topic_can_be_deleted_after_its_sync_has_failed() -> None:
-    """Deleting it synced it once more, which ended the broker."""
+    """Deleting it synced it once more, which ended the broker. Now the failure itself does, as with Apache Kafka."""
 
     async def story(scenario: Scenario) -> None:
         topic = await scenario.create_topic("t", flush_messages="1")
         other = await scenario.create_topic("u", flush_messages="1")
         scenario.node.disk.fail("sync")
         assert await scenario.produce(topic, b"a") == ErrorCode.KAFKA_STORAGE_ERROR
+        await scenario.until(lambda: scenario.node.incarnation == 2 and scenario.cluster.is_up)
         await scenario.delete_topic(topic)
+        await scenario.client.refresh([other.name])
         assert await scenario.produce(other, b"b") == ErrorCode.NONE
-        assert scenario.node.incarnation == 1
+        assert scenario.node.incarnation == 2
 
     Scenario().run(story)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_topic_can_be_deleted_while_it_is_synced(seed: int) -> None:
+    """Its directory had another name by the time of the sync, which was taken for a failure of the disk."""
+
+    async def story(scenario: Scenario) -> None:
+        topic = await scenario.create_topic("t", flush_messages="1")
+        scenario.node.slowness = 100.0
+        waiting = asyncio.ensure_future(scenario.produce(topic, b"a"))
+        await scenario.until(lambda: topic_ends_at(scenario, 1))
+        await scenario.delete_topic(topic)
+        await asyncio.wait([waiting])
+        await scenario.clock.sleep(1000)
+        assert scenario.node.incarnation == 1
+
+    def topic_ends_at(scenario: Scenario, offset: int) -> bool:
+        (broker,) = scenario.cluster.brokers
+        return any(partition.log.log_end_offset == offset for partition in broker.partitions)
+
+    Scenario(seed=seed).run(story)
 
 
 def test_a_producer_that_begins_on_a_full_disk_keeps_its_order() -> None:

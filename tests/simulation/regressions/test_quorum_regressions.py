@@ -1,8 +1,15 @@
 """What the simulation once found in how three nodes keep one metadata log, each as the shortest story that shows it."""
 
+import asyncio
+
 from scenario import Scenario
 
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.server.peers import CONNECT_TIMEOUT_MS
 from barnabas.simulation.cluster import SimulatedNode
+from barnabas.simulation.disk import Survival
 
 
 def leader_of(scenario: Scenario) -> SimulatedNode:
@@ -28,5 +35,79 @@ def test_a_voter_that_was_cut_off_from_its_leader_hears_of_new_metadata() -> Non
         broker = follower.broker
         assert broker is not None
         await scenario.until(lambda: "t" in broker.controller.image.topics_by_name)
+
+    Scenario(nodes=3).run(story)
+
+
+def test_a_node_may_give_up_to_connect_to_another() -> None:
+    """As it does when it stops. Nobody waited any more, so nobody looked at why the connection could not be made."""
+
+    async def story(scenario: Scenario) -> None:
+        one, other, _third = scenario.cluster.nodes.values()
+        assert one.broker is not None
+        peer = one.broker.peers.get(other.id, "test")
+        scenario.cluster.cut_power(other, Survival.ALL)
+        waiting = asyncio.ensure_future(peer.connected())
+        await scenario.clock.sleep(100)
+        waiting.cancel()
+        await scenario.clock.sleep(CONNECT_TIMEOUT_MS)
+
+    Scenario(nodes=3).run(story)
+
+
+def test_a_node_whose_metadata_log_fails_while_it_starts_ends() -> None:
+    """It waited for ever to be let in by the controller, though it could not take its part any more."""
+
+    async def story(scenario: Scenario) -> None:
+        leader = leader_of(scenario)
+        follower, other = (node for node in scenario.cluster.nodes.values() if node is not leader)
+        scenario.cluster.kill(follower)
+        for node in (leader, other):
+            scenario.network.block(node.host, follower.host)
+        scenario.cluster.start(follower)
+        await scenario.clock.sleep(1000)
+        follower.disk.fail("sync")
+        for node in (leader, other):
+            scenario.network.unblock(node.host, follower.host)
+        await scenario.until(lambda: scenario.cluster.is_up)
+        assert follower.incarnation == 3
+
+    Scenario(nodes=3).run(story)
+
+
+def test_a_controller_that_cannot_carry_out_what_is_committed_ends() -> None:
+    """The failure went to the voter whose fetch had committed it, and the node went on with partitions of the past."""
+
+    async def story(scenario: Scenario) -> None:
+        leader = leader_of(scenario)
+        topic = await scenario.create_topic("t")
+        leader.disk.fail("rename")
+        connection = await scenario.client.connection(leader.address)
+        connection.ask(DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=topic.id)], timeout_ms=5000), 6)
+        await scenario.until(lambda: leader.incarnation == 2 and scenario.cluster.is_up)
+        again = await scenario.create_topic("t")
+
+        async def accepted() -> bool:
+            return await scenario.produce(again, b"a") == ErrorCode.NONE
+
+        await scenario.patiently(accepted)
+        assert await scenario.read(again) == [b"a"]
+
+    Scenario(nodes=3).run(story)
+
+
+def test_a_node_may_stop_while_it_passes_a_request_on() -> None:
+    """The wish to close the client's connection, which was closed already, was logged as an error of the broker."""
+
+    async def story(scenario: Scenario) -> None:
+        leader = leader_of(scenario)
+        follower = next(node for node in scenario.cluster.nodes.values() if node is not leader)
+        connection = await scenario.client.connection(follower.address)
+        scenario.cluster.pause(leader)
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        scenario.cluster.stop(follower)
+        await scenario.clock.sleep(1000)  # it waits for the controller
+        connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
+        await scenario.until(lambda: follower.process is None)
 
     Scenario(nodes=3).run(story)

@@ -11,6 +11,8 @@ from barnabas.consensus.messages import (
     FetchPosition,
     FetchVerdict,
     LogEnd,
+    SnapshotPosition,
+    SnapshotVerdict,
     VoteRequest,
     VoteResponse,
 )
@@ -215,20 +217,138 @@ def test_a_leader_that_resigns_is_succeeded_without_a_timeout() -> None:
     assert cluster.now_ms - resigned_ms < TIMEOUTS.election_ms
 
 
+def test_a_follower_that_is_too_far_behind_copies_a_snapshot() -> None:
+    cluster = RaftCluster(3, seed=7)
+    leader = cluster.elect()
+    away = next(node for node in cluster.nodes.values() if node is not leader)
+    away.crash()
+    for number in range(9):
+        leader.append(str(number))
+    cluster.run(cluster.now_ms + 500)
+    leader.log.take_snapshot(leader.raft.high_watermark)
+    leader.log.clean()
+    leader.append("after")
+    away.start()
+    cluster.run(cluster.now_ms + 2000)
+    assert cluster.installed == 1
+    assert away.log.start.end_offset == 10
+    assert away.log.entries == leader.log.entries == cluster.history
+
+
+def led(entries: list[tuple[int, str]]) -> tuple[Raft, ListLog]:
+    """Node 1 leads epoch 2 upon these entries; its own first one is there."""
+    log = ListLog()
+    log.entries = list(entries)
+    raft = Raft(
+        replica=ReplicaKey(1),
+        voters=THREE,
+        election=Election(epoch=1),
+        log=log,
+        timeouts=TIMEOUTS,
+        random=Random(1),
+        now_ms=0,
+    )
+    raft.tick(1000)
+    raft.receive_vote_response(2, VoteResponse(ErrorCode.NONE, 1, -1, True), True, 1000)
+    assert raft.receive_vote_response(2, VoteResponse(ErrorCode.NONE, 2, -1, True), False, 1000).lead
+    log.entries.append((2, "leader"))
+    return raft, log
+
+
+def test_who_may_fetch_from_the_log_and_who_needs_the_snapshot() -> None:
+    raft, log = led([(1, "x")] * 5)
+    log.take_snapshot(5)
+    log.clean()
+
+    def snapshot_for(offset: int, last_epoch: int) -> LogEnd | None:
+        return raft.receive_fetch(FetchPosition(ReplicaKey(2), 2, offset, last_epoch), 1000)[0].snapshot
+
+    assert snapshot_for(0, -1) == LogEnd(1, 5)
+    assert snapshot_for(4, 1) == LogEnd(1, 5)
+    assert snapshot_for(5, 1) is None
+    assert snapshot_for(5, 0) == LogEnd(1, 5), "what it has before the log's beginning is something else"
+    assert snapshot_for(6, 0) == LogEnd(1, 5)
+    assert snapshot_for(6, 2) is None
+
+
+def test_a_snapshot_is_given_by_the_leader_of_the_epoch_only() -> None:
+    raft, _log = led([(1, "x")] * 5)
+
+    def error(epoch: int) -> ErrorCode:
+        return raft.receive_fetch_snapshot(SnapshotPosition(ReplicaKey(2), epoch, LogEnd(1, 5), 0), 1000)[0].error
+
+    assert error(1) == ErrorCode.FENCED_LEADER_EPOCH
+    assert error(3) == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert error(2) == ErrorCode.NONE
+    assert replica().receive_fetch_snapshot(SnapshotPosition(ReplicaKey(2), 1, LogEnd(1, 5), 0), 0)[0].error == (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
+
+
+def test_a_leader_hears_of_who_copies_its_snapshot() -> None:
+    """It takes longer than a check of the quorum: who copies must not look dead meanwhile."""
+    raft, _log = led([(1, "x")] * 5)
+    raft.receive_fetch_snapshot(SnapshotPosition(ReplicaKey(2), 2, LogEnd(1, 5), 0), 1250)
+    raft.tick(1301)
+    assert raft.is_leader
+    raft.tick(1551)
+    assert not raft.is_leader
+
+
+def test_a_snapshot_that_the_leader_has_no_more_is_given_up() -> None:
+    raft = replica()
+    raft.receive_begin_epoch(BeginEpochRequest(3, 1, ReplicaKey(1)), 0)
+    raft.receive_fetch_response(3, FetchVerdict(ErrorCode.NONE, 1, 3, 9, snapshot=LogEnd(1, 9)), 0)
+    assert raft.fetching == LogEnd(1, 9)
+    raft.receive_fetch_snapshot_response(3, SnapshotVerdict(ErrorCode.NONE, 1, 3, LogEnd(1, 9), 900, 0), 150)
+    assert raft.fetching == LogEnd(1, 9)
+    assert raft.next_deadline_ms() == 350, "the leader lives"
+    raft.receive_fetch_snapshot_response(3, SnapshotVerdict(ErrorCode.SNAPSHOT_NOT_FOUND, 1, 3, LogEnd(1, 9)), 200)
+    assert raft.fetching is None
+
+
+def test_a_new_leader_is_asked_anew_what_is_missing() -> None:
+    raft = replica()
+    raft.receive_begin_epoch(BeginEpochRequest(3, 1, ReplicaKey(1)), 0)
+    raft.receive_fetch_response(3, FetchVerdict(ErrorCode.NONE, 1, 3, 9, snapshot=LogEnd(1, 9)), 0)
+    raft.receive_begin_epoch(BeginEpochRequest(2, 2, ReplicaKey(1)), 0)
+    assert raft.fetching is None
+
+
+def test_what_a_snapshot_holds_was_committed() -> None:
+    log = ListLog()
+    log.entries = [(1, "x")] * 5
+    log.take_snapshot(4)
+    raft = Raft(
+        replica=ReplicaKey(1),
+        voters=THREE,
+        election=Election(epoch=1),
+        log=log,
+        timeouts=TIMEOUTS,
+        random=Random(1),
+        now_ms=0,
+    )
+    assert raft.high_watermark == 4
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_chance(seed: int) -> None:
-    """Crashes, cuts and losses; `RaftCluster` checks at every step, and at the end everyone agrees."""
+    """Crashes, cuts, losses and snapshots; `RaftCluster` checks at every step, and at the end everyone agrees."""
     cluster = RaftCluster(3 + 2 * (seed % 2), seed, loss=0.05 * (seed % 3), delay_ms_max=5 + 20 * (seed % 4))
     chance = Random(seed)
     for number in range(60):
         cluster.run(cluster.now_ms + chance.uniform(10, 200))
         node = chance.choice(list(cluster.nodes.values()))
-        match chance.randrange(6):
+        match chance.randrange(8):
             case 0 if node.is_up:
                 node.crash()
             case 1 if not node.is_up:
                 node.start()
-            case 2:
+            case 2 if node.is_up and node.raft.high_watermark > 0:
+                node.log.take_snapshot(node.raft.high_watermark)
+            case 3 if node.is_up:
+                node.log.clean()
+            case 4:
                 pair = frozenset(chance.sample(list(cluster.nodes), 2))
                 cluster.cut.symmetric_difference_update({pair})
             case _:
@@ -245,3 +365,12 @@ def test_chance(seed: int) -> None:
     cluster.run(cluster.now_ms + 3000)
     assert cluster.history[-1][1] == "last"
     assert {tuple(node.log.entries) for node in cluster.nodes.values()} == {tuple(cluster.history)}
+
+
+def test_a_leader_found_by_asking_it_has_its_word_about_the_log() -> None:
+    """A replica that knew of no leader took the answer for news alone, and then counted what it should have cut."""
+    raft = replica(election=Election(epoch=3), entries=5)
+    diverging = LogEnd(1, 3)
+    output = raft.receive_fetch_response(2, FetchVerdict(ErrorCode.NONE, 3, 2, 9, diverging=diverging), 0)
+    assert (raft.role, raft.leader_id) == (Role.FOLLOWER, 2)
+    assert output.truncate_to == 3

@@ -262,9 +262,29 @@ def test_the_same_incarnation_keeps_its_epoch_and_state() -> None:
 
 def test_an_id_is_taken_while_its_broker_has_a_session() -> None:
     found = Cluster(three_brokers())
+    found.heartbeat(1)
     assert found.register(1).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert found.register(1, now_ms=8_999).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     found.sessions.connection_lost(1, 0)
     assert found.register(1, now_ms=451).error_code == ErrorCode.NONE
+
+
+def test_a_broker_that_nobody_heard_must_speak_up_when_another_claims_its_id() -> None:
+    """After all of a cluster has crashed, the sessions that its next controller assumes would keep everybody out."""
+    found = Cluster(three_brokers())
+    assert found.register(1).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert found.register(1, now_ms=449).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    found.heartbeat(1)
+    assert found.register(1, now_ms=451).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    found = Cluster(three_brokers())
+    found.register(1)
+    assert found.register(1, now_ms=451).error_code == ErrorCode.NONE
+
+
+def test_who_ended_in_good_order_leaves_its_id_at_once() -> None:
+    found = Cluster(three_brokers())
+    found.heartbeat(1)
+    assert found.register(1, previous_broker_epoch=10).error_code == ErrorCode.NONE
 
 
 def test_a_clean_stop_leaves_a_broker_eligible_and_an_unclean_one_does_not() -> None:

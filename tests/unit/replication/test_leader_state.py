@@ -55,7 +55,6 @@ def test_a_silent_replica_falls_out_of_sync_only_when_the_controller_says_so() -
     state = leader()
     state.appended(5, 0)
     state.fetched(2, 5, 50)
-    assert state.next_deadline_ms() == LAG_MS
     assert state.tick(LAG_MS - 1) == Progress(0)
     assert state.tick(LAG_MS) == Progress(0, (1, 2))
     assert state.in_sync == (1, 2, 3)
@@ -76,7 +75,6 @@ def test_an_idle_partition_has_no_deadline() -> None:
     state.appended(5, 0)
     state.fetched(2, 5, 1)
     state.fetched(3, 5, 1)
-    assert state.next_deadline_ms() is None
     assert state.tick(10 * LAG_MS) == Progress(5), "who has everything stays in sync without fetching"
 
 
@@ -126,9 +124,11 @@ def test_too_few_in_sync_commit_nothing() -> None:
     state = leader(in_sync=(1, 2), min_in_sync=2)
     state.fetched(2, 0, 0)
     state.appended(5, 0)
-    state.confirmed((1,))
-    assert state.appended(6, 1) == Progress(0)
-    assert state.fetched(2, 6, 2) == Progress(0, (1, 2))
+    assert state.tick(LAG_MS) == Progress(0, (1,))
+    assert state.confirmed((1,)) == Progress(0), "it is slow, whatever it had"
+    assert state.appended(6, LAG_MS + 1) == Progress(0)
+    assert state.tick(2 * LAG_MS) == Progress(0)
+    assert state.fetched(2, 6, 2 * LAG_MS) == Progress(0, (1, 2))
     assert state.confirmed((1, 2)) == Progress(6)
 
 
@@ -179,3 +179,20 @@ def test_chance(seed: int) -> None:
         watermark = progress.high_watermark
         may_be_in_sync = {*state.in_sync, *(state.in_sync_wanted or ())}
         assert all(watermark <= state.end_offset_of(each) for each in may_be_in_sync)
+
+
+def test_who_caught_up_while_another_was_asked_for_is_asked_for_next() -> None:
+    state = leader(in_sync=(1,))
+    assert state.fetched(2, 0, 1) == Progress(0, (1, 2))
+    assert state.fetched(3, 0, 2) == Progress(0)
+    assert state.confirmed((1, 2)) == Progress(0, (1, 2, 3)), "it has everything, and would not fetch again"
+    assert state.confirmed((1, 2, 3)) == Progress(0)
+
+
+def test_the_low_watermark_is_that_of_the_live() -> None:
+    state = leader(in_sync=(1, 2, 3))
+    assert state.low_watermark(4, lambda _broker: True) == -1
+    state.fetched(2, 5, 1, log_start_offset=4)
+    state.fetched(3, 5, 1, log_start_offset=2)
+    assert state.low_watermark(4, lambda _broker: True) == 2
+    assert state.low_watermark(4, lambda broker: broker != 3) == 4

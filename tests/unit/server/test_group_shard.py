@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from controllers import Offload, settle
+from peers import FakeCluster
 
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.topic import TopicConfig
@@ -94,19 +95,6 @@ LEADING = PartitionImage(replicas=(1,), isr=(1,), leader=1, leader_epoch=0, part
 FOLLOWING = LEADING._replace(leader=2, leader_epoch=1, partition_epoch=1)
 
 
-class Alone:
-    """The cluster as its only broker sees it."""
-
-    node_id = 1
-    lag_ms_max = 30_000.0
-
-    def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
-        raise AssertionError("there is no other broker")
-
-    def ask_in_sync(self, partition: Partition) -> None:
-        raise AssertionError("there is nothing to ask")
-
-
 class Bench:
     """One shard over a real partition and log."""
 
@@ -129,7 +117,7 @@ class Bench:
             topic_id=bytes(16),
             log=log,
             high_watermark=0,
-            cluster=Alone(),
+            cluster=FakeCluster(),
             runtime=self.runtime,
         )
         self.partition.apply(LEADING)

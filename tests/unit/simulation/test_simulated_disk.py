@@ -124,3 +124,21 @@ def test_the_nth_call_fails(disk: SimulatedDisk) -> None:
     assert caught.value.errno == errno.EIO
     file.write(3, b"two")
     assert file.read(0, 6) == b"onetwo"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_made_in_a_directory_goes_with_it(seed: int) -> None:
+    """Names that were not synced must not turn up in another directory that has taken its name since."""
+    disk = SimulatedDisk()
+    disk.make_directories("/data/t")
+    disk.sync_directory("/")
+    disk.sync_directory("/data")
+    disk.open("/data/t/old").write(0, b"old")
+    disk.rename("/data/t", "/data/aside")
+    disk.sync_directory("/data")
+    disk.make_directories("/data/t")
+    disk.sync_directory("/data")
+    left = disk.image(Random(seed))
+    assert left.list_directory("/data/t") == []
+    disk.sync_directory("/data/aside")
+    assert disk.image(Random(seed)).list_directory("/data/aside") == ["old"]

@@ -1,0 +1,81 @@
+"""The metadata quorum of real brokers in one process: snapshots, and who is too far behind for the log."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from cluster import Cluster, Node, until
+
+from barnabas.errors import ErrorCode
+
+SNAPSHOTS = {
+    "metadata_log_max_record_bytes_between_snapshots": "1500",
+    "metadata_max_retention_bytes": "0",
+    "controller_quorum_fetch_snapshot_max_bytes": "1000",
+}
+LOG = "/memory/__cluster_metadata-0"
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def log_of(node: Node) -> Any:
+    return node.running.controller.log
+
+
+def test_who_is_too_far_behind_copies_a_snapshot() -> None:
+    async def scenario() -> None:
+        async with Cluster(**SNAPSHOTS) as cluster:
+            away = next(node for node in cluster.running if node is not cluster.controller)
+            known = log_of(away).end_offset
+            await away.stop()
+            for number in range(25):
+                await cluster.create_topic(f"t{number}", replicas=2)
+            for node in cluster.running:
+                await until(lambda node=node: log_of(node).start_offset > known, "all but the newest is cut off")
+            size_bytes = log_of(cluster.controller).snapshot_size_bytes(log_of(cluster.controller).snapshot)
+            assert size_bytes > 3000, "it comes in parts"
+            await away.start()
+            controller = cluster.controller.running.controller
+            await until(
+                lambda: away.running.controller.image.offset == controller.image.offset, "it has what the leader has"
+            )
+            assert log_of(away).start_offset > known
+            assert away.running.controller.image.topics_by_name == controller.image.topics_by_name
+            await cluster.create_topic("later", min_insync_replicas="3")
+            assert (await cluster.produce("later", b"a")).error_code == ErrorCode.NONE
+            await away.stop()
+            await away.start()
+            assert "t0" in away.running.controller.image.topics_by_name, "and starts from it"
+
+    run(scenario)
+
+
+def test_a_broker_that_runs_takes_a_snapshot_for_what_it_missed() -> None:
+    """It was only cut off from the quorum: topics that are gone meanwhile go, new ones come."""
+
+    async def scenario() -> None:
+        async with Cluster(**SNAPSHOTS) as cluster:
+            await cluster.create_topic("old")
+            await cluster.produce("old", b"a")
+            away = next(node for node in cluster.running if node is not cluster.controller)
+            quorum = away.running.controller.quorum
+            assert quorum._fetch_task is not None
+            quorum._fetch_task.cancel()
+            known = log_of(away).end_offset
+            others = [node for node in cluster.running if node is not away]
+            for number in range(25):
+                await cluster.create_topic(f"t{number}", replicas=2, nodes=others)
+            await cluster.delete_topic("old")
+            for node in others:
+                await until(lambda node=node: log_of(node).start_offset > known, "all but the newest is cut off")
+            quorum._fetch_task = asyncio.ensure_future(quorum._follow())
+            await until(lambda: "t24" in away.running.controller.image.topics_by_name, "it knows the newest")
+            assert log_of(away).start_offset > known
+            assert not away.running.partitions.topic("old")
+            await until(lambda: "t24" in away.running.controller.image.topics_by_name, "it knows the newest")
+            await cluster.create_topic("later", min_insync_replicas="3")
+            assert (await cluster.produce("later", b"a")).error_code == ErrorCode.NONE
+
+    run(scenario)
