@@ -43,14 +43,15 @@ async def _wait(broker: Broker) -> InitProducerIdResponse:
 def _begin(
     broker: Broker, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
-    if not broker.producer_ids.has_any:
+    transactional_id = request.transactional_id or ""
+    if not broker.producer_ids.has_any and broker.transactions.shard_for(transactional_id) is not None:
         return _begin_with_ids(broker, context, request)
 
     def failed(error: ErrorCode) -> InitProducerIdResponse:
         return _failed(told_to_client(error, context.api_version, FENCED_SINCE_VERSION))
 
     return broker.transactions.submit(
-        request.transactional_id or "",
+        transactional_id,
         lambda shard, pending, now: shard.init_producer_id(request, pending, now),
         failed,
     )
