@@ -79,15 +79,9 @@ class Coordinator(Generic[L]):
         led = self._broker.partitions.get(self.TOPIC, partition)
         assert led is not None, "partitions are opened before their coordinators"
         shard = self.shards[partition] = self._open(led, image)
-        shard.on_lost = lambda: self._lost(partition, shard)
         self._to_load.append(shard)
         if self._load_task is None:
             self._load_task = asyncio.ensure_future(self._load())
-
-    def _lost(self, partition: int, shard: L) -> None:
-        """What it knew is not what the log will hold. Whoever still leads the partition reads it anew."""
-        if self.shards.get(partition) is shard and shard.partition.is_leader:
-            self._lead(partition, self._broker.controller.image)
 
     async def _load(self) -> None:
         """One shard after the other: together they would take as long, and none would be ready early."""

@@ -106,7 +106,6 @@ class CoordinatorShard(Generic[S]):
         self.partition = partition
         self.shard = shard
         self.state = ShardState.LOADING
-        self.on_lost: Callable[[], None] | None = None  # called where what was appended cannot be committed
         self._runtime = runtime
         self._timer: Timer | None = None
         self._timer_due_ms = 0  # of `_timer`, on the monotonic clock
@@ -286,11 +285,8 @@ class CoordinatorShard(Generic[S]):
             if outcome.effects and self.state is ShardState.ACTIVE:
                 self.perform_effects(outcome.effects)
             return
-        was_active = self.state is ShardState.ACTIVE
         self.close()
         give_all(outcome.answers, told_as(commit.result()))
-        if was_active and self.on_lost is not None:
-            self.on_lost()
 
     # Time
 
