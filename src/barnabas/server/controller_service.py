@@ -46,6 +46,8 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 Commit = asyncio.Future[Exception | None]  # None once committed, else why it is not known to be
 
+DIAL_PAUSES_MS = (0, 10, 50)  # more than once: a dying process may close its listeners last
+DIAL_SECONDS_MAX = 1.0  # a broker whose connection broke is fenced before that anyway
 PENDING_SECONDS_MAX = 0.5  # for decisions under way when it stops; where the other voters are gone they never end
 
 
@@ -77,7 +79,9 @@ class ControllerService:
         self.image = EMPTY  # committed, and told to the broker
         self.placer = ReplicaPlacer(runtime.random)
         self.sessions = BrokerSessions(config.broker_session_timeout_ms)
-        self.sessions_watch = SessionsWatch(sessions=self.sessions, clock=runtime.clock, fence_one=self._fence_one)
+        self.sessions_watch = SessionsWatch(
+            sessions=self.sessions, clock=runtime.clock, fence_one=self._fence_one, is_gone=self._is_gone
+        )
         self.failure: Exception | None = None  # what ended it, where that was not `stop`
         self._stopped = False
         self._incarnation_id = new_uuid(runtime.random)
@@ -165,6 +169,24 @@ class ControllerService:
             lambda image, _offset: lifecycle.fence_expired(Electorate(image, self._config), self.sessions, now_ms),
             lambda _error: None,
         )
+
+    async def _is_gone(self, broker_id: BrokerId) -> bool:
+        """Whether nobody listens where the broker did. A host that does not answer says nothing about its process."""
+        broker = self.image.brokers.get(broker_id)
+        if broker is None or not broker.endpoints:
+            return False
+        endpoint = broker.endpoint(self._config.inter_broker_listener_name or "") or broker.endpoints[0]
+        for pause_ms in DIAL_PAUSES_MS:
+            await self._runtime.clock.sleep(pause_ms)
+            try:
+                dialling = self._runtime.network.connect(endpoint.host, endpoint.port)
+                socket = await asyncio.wait_for(dialling, DIAL_SECONDS_MAX)
+            except ConnectionRefusedError:
+                return True
+            except (OSError, TimeoutError):
+                return False
+            socket.close()
+        return False
 
     def _cease(self) -> None:
         self._head = None
