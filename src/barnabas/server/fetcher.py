@@ -43,6 +43,7 @@ logger = logging.getLogger(__name__)
 PURPOSE = "replica-fetch"
 REST_MS_MIN = 10  # doubled with each failure in a row, up to replica.fetch.backoff.ms
 REQUESTS_IN_FLIGHT_MAX = 2
+NOT_REGISTERED = -1
 FULL_EPOCH = 0  # begins a session
 FETCH_VERSION = 18
 
@@ -146,6 +147,10 @@ class Fetcher:
 
     async def _run(self) -> None:
         """Connects, and again after whatever went wrong; the rest happens as answers come."""
+        while self._broker_epoch() == NOT_REGISTERED:
+            await self._clock.sleep(
+                REST_MS_MIN
+            )  # a leader must be able to tell this incarnation from the one before it
         while True:
             try:
                 connection = await self._peer.connected()
