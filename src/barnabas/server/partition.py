@@ -247,9 +247,9 @@ class Partition:
         if leader is not None:
             if self._deletion_waiters:
                 self._release_deletion_waiters()
-            self._take(leader.tick(self._runtime.clock.monotonic_ms()))
             if leader.in_sync_wanted is not None:
                 self._cluster.ask_in_sync(self)  # again, where an answer got lost
+            self._take(leader.tick(self._runtime.clock.monotonic_ms()))
 
     def in_sync_answered(
         self, *, leader_epoch: LeaderEpoch, partition_epoch: int, in_sync: tuple[BrokerId, ...]
