@@ -213,13 +213,13 @@ class Partition:
         """A new leader's watermark may be behind what its predecessor has shown, until the followers have asked."""
         return self._leader is None or self.log.high_watermark >= self._leader.epoch_start_offset
 
-    def replicas_beyond(self, offset: Offset) -> list[tuple[Offset, BrokerId]]:
-        """Followers that have reached the offset, as far as they have told: how far each is, and who."""
+    def replicas_with(self, offset: Offset) -> list[tuple[Offset, BrokerId]]:
+        """Followers in sync whose logs have the offset, as far as they have told: how far each is, and who."""
         leader = self._leader
         if leader is None:
             return []
-        ends = [(leader.end_offset_of(replica), replica) for replica in self.replicas if replica != leader.leader_id]
-        return [(end_offset, replica) for end_offset, replica in ends if end_offset >= offset]
+        followers = [(replica, leader.range_of(replica)) for replica in leader.in_sync if replica != leader.leader_id]
+        return [(end, replica) for replica, (start, end) in followers if 0 <= start <= offset <= end]
 
     @property
     def has_followers(self) -> bool:
