@@ -108,6 +108,8 @@ class Cluster:
             f"PLAINTEXT://127.0.0.1:{ports[number]},CONTROLLER://127.0.0.1:{ports[count + number]}"
             for number in range(count)
         ]
+        self.voters = voters
+        self._settings = {name.replace("_", "."): value for name, value in settings.items()}
         self.nodes = {
             number + 1: Node(
                 {
@@ -118,11 +120,29 @@ class Cluster:
                     "controller.quorum.voters": voters,
                     "log.dirs": "/memory",
                     **({"broker.rack": f"rack-{number + 1}"} if racks else {}),
-                    **{name.replace("_", "."): value for name, value in settings.items()},
+                    **self._settings,
                 }
             )
             for number in range(count)
         }
+
+    def further_broker(self, number: int, **settings: str) -> Node:
+        """A node that does not vote, not started yet."""
+        [port] = free_ports(1)
+        node = self.nodes[number] = Node(
+            {
+                "node.id": str(number),
+                "process.roles": "broker",
+                "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+                "controller.listener.names": "CONTROLLER",
+                "inter.broker.listener.name": "PLAINTEXT",
+                "controller.quorum.voters": self.voters,
+                "log.dirs": "/memory",
+                **self._settings,
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            }
+        )
+        return node
 
     async def __aenter__(self) -> Cluster:
         await asyncio.wait_for(asyncio.gather(*(node.start() for node in self.nodes.values())), WAIT_SECONDS_MAX)

@@ -79,6 +79,11 @@ class LogDirectory:
         self._high_watermarks = self._read_offsets(checkpoint.HIGH_WATERMARK_FILE_NAME)
         self._remove_deleted()
 
+    @property
+    def is_identified(self) -> bool:
+        """Whether it belongs to a node already."""
+        return self._runtime.disk.exists(self._file(checkpoint.META_PROPERTIES_FILE_NAME))
+
     def identify(self, node_id: int, cluster_id: str | None = None) -> MetaProperties:
         """Reads who owns the directory, or makes it this node's where nobody does."""
         disk = self._runtime.disk
