@@ -213,9 +213,18 @@ class Cluster:
         return answer.responses[0].partition_responses[0]
 
     async def set_topic_config(self, topic: str, **configs: str) -> None:
+        await self._set_config(ResourceType.TOPIC, topic, configs)
+
+    async def set_broker_config(self, node: int, **configs: str) -> None:
+        """Known to the broker itself when it returns."""
+        await self._set_config(ResourceType.BROKER, str(node), configs)
+        image = self.controller.running.controller.image
+        await until(lambda: self.nodes[node].running.controller.image.offset >= image.offset, "the broker knows")
+
+    async def _set_config(self, resource_type: ResourceType, name: str, configs: dict[str, str]) -> None:
         resource = AlterConfigsResource(
-            resource_type=ResourceType.TOPIC,
-            resource_name=topic,
+            resource_type=resource_type,
+            resource_name=name,
             configs=[
                 AlterableConfig(name=key.replace("_", "."), config_operation=SET, value=value)
                 for key, value in configs.items()

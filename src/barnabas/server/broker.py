@@ -14,6 +14,7 @@ from barnabas.log.log import Log
 from barnabas.metadata.delta import MetadataDelta
 from barnabas.metadata.image import Endpoint, MetadataImage, ResourceType
 from barnabas.replication.fetch_session import FetchSessions
+from barnabas.replication.throttle import Throttle
 from barnabas.runtime.interfaces import Address, Runtime
 from barnabas.server import quorum_setup
 from barnabas.server.acceptor import Acceptor, Limits
@@ -79,6 +80,7 @@ class Broker:
         )
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.random)
         self.replica_sessions = ReplicaSessions(runtime.random)
+        self.leader_throttle = Throttle()
         self.acceptor = self._acceptor(ListenerKind.BROKERS)
         self.controller_acceptor = self._acceptor(ListenerKind.CONTROLLERS)
         self.groups = GroupCoordinator(self)
@@ -228,6 +230,9 @@ class Broker:
             logger.warning("a stored setting of brokers is left out: %s", complaint)
         self.acceptor.limits = limits_of(self.config)
         self.fetch_sessions.slots = self.config.max_incremental_fetch_session_cache_slots
+        now_ms = self.runtime.clock.monotonic_ms()
+        self.leader_throttle.changed(self.config.leader_replication_throttled_rate, now_ms)
+        self.fetchers.throttle.changed(self.config.follower_replication_throttled_rate, now_ms)
         self.partitions.reconfigure(self.config, image)
 
     def _address_of(self, node_id: BrokerId, purpose: str) -> Address | None:

@@ -34,7 +34,7 @@ class FetchWait:
         *,
         partitions: list[Partition],
         bytes_missing: int,
-        wait_ms_max: int,
+        wait_ms_max: float,
         answer: Callable[[], FetchResponse],
         clock: Clock,
     ) -> None:

@@ -110,6 +110,8 @@ class Partition:
         self._deletion_waiters: list[Waiter] = []  # who waits for the other replicas to begin at an offset
         self._cluster = cluster
         self._runtime = runtime
+        self.is_leader_throttled = False  # what this broker gives, while who takes it is not in sync
+        self.is_follower_throttled = False  # what this broker takes, while it is not in sync
         self.closed = False
         self._broken = False  # a sync has failed
         self._sync_task: asyncio.Task[None] | None = None  # while the watermark follows syncs
