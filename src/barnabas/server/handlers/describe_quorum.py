@@ -22,11 +22,13 @@ from barnabas.protocol.messages.describe_quorum import (
     ResponseTopicData,
 )
 from barnabas.server.context import RequestContext
+from barnabas.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
 NODES_SINCE_VERSION = 2
+DIRECTORY_IDS_SINCE_VERSION = 2
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
@@ -36,7 +38,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeQuorumReque
     if len(request.topics) != 1 or asked != [(METADATA_TOPIC, 0)]:
         return _unknown(request)
     return DescribeQuorumResponse(
-        topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[_quorum(broker)])],
+        topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[_quorum(broker, context.api_version)])],
         nodes=_nodes(broker, context) if context.api_version >= NODES_SINCE_VERSION else [],
     )
 
@@ -60,7 +62,7 @@ def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     )
 
 
-def _quorum(broker: Broker) -> ResponsePartitionData:
+def _quorum(broker: Broker, version: int) -> ResponsePartitionData:
     controller, clock = broker.controller, broker.runtime.clock
     raft = controller.quorum.raft
     progress = raft.progress
@@ -75,15 +77,15 @@ def _quorum(broker: Broker) -> ResponsePartitionData:
         leader_id=controller.node_id,
         leader_epoch=raft.epoch,
         high_watermark=controller.high_watermark,
-        current_voters=[_state(each, to_wall_ms) for each in voters],
-        observers=[_state(each, to_wall_ms) for each in progress.observers(now_ms)],
+        current_voters=[_state(each, to_wall_ms, version) for each in voters],
+        observers=[_state(each, to_wall_ms, version) for each in progress.observers(now_ms)],
     )
 
 
-def _state(replica: ReplicaProgress, to_wall_ms: float) -> ReplicaState:
+def _state(replica: ReplicaProgress, to_wall_ms: float, version: int) -> ReplicaState:
     return ReplicaState(
         replica_id=replica.key.id,
-        replica_directory_id=replica.key.directory_id,
+        replica_directory_id=replica.key.directory_id if version >= DIRECTORY_IDS_SINCE_VERSION else ZERO_UUID,
         log_end_offset=replica.end_offset,
         last_fetch_timestamp=-1 if replica.fetch_ms < 0 else int(replica.fetch_ms + to_wall_ms),
         last_caught_up_timestamp=-1 if replica.caught_up_ms < 0 else int(replica.caught_up_ms + to_wall_ms),
