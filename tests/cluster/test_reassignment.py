@@ -6,6 +6,7 @@ from typing import Any
 
 from cluster import Cluster, until
 
+from barnabas.config.broker import BrokerConfig
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -133,3 +134,31 @@ def test_partitions_go_where_they_are_wanted_and_else_to_different_racks() -> No
             await cluster.agree("u", 11)
 
     run(scenario)
+
+
+def test_a_throttled_reassignment_takes_its_time_until_the_throttle_is_lifted() -> None:
+    async def scenario(side: str) -> None:
+        async with Cluster(auto_leader_rebalance_enable="false") as cluster:
+            assert await create(cluster, [1, 2]) == ErrorCode.NONE
+            await cluster.in_sync("t", 1, 2)
+            for _batch in range(4):
+                await cluster.produce("t", b"x" * 10_000)
+            throttled = 1 if side == "leader" else 3
+            await cluster.set_topic_config("t", **{f"{side}_replication_throttled_replicas": f"0:{throttled}"})
+            await cluster.set_broker_config(throttled, **{f"{side}_replication_throttled_rate": "1000"})
+            for node in cluster.running:  # so that it takes more than one fetch
+                node.running.config = BrokerConfig({**node.settings, "replica.fetch.max.bytes": "10000"})
+            broker = cluster.nodes[throttled].running
+            throttle = broker.leader_throttle if side == "leader" else broker.fetchers.throttle
+            assert throttle.rate_bytes == 1000
+            assert await reassign(cluster, [3, 2]) == ErrorCode.NONE
+            await until(lambda: throttle.free_ms > broker.runtime.clock.monotonic_ms(), "the throttle holds back")
+            assert (await cluster.produce("t", b"y")).error_code == ErrorCode.NONE, "who is in sync is not held back"
+            new = cluster.replica(3, "t")
+            assert new.log.log_end_offset < 4
+            assert await under_way(cluster) != []
+            await cluster.set_broker_config(throttled, **{f"{side}_replication_throttled_rate": "100000000"})
+            await until(lambda: cluster.state("t").replicas == (3, 2), "it is done")
+
+    for side in ("leader", "follower"):
+        asyncio.run(asyncio.wait_for(scenario(side), 60))

@@ -48,13 +48,20 @@ def test_who_stopped_cleanly_stays_eligible_and_who_did_not_does_not() -> None:
         async with Cluster() as cluster:
             await with_replicas_on(cluster, 1, 2, min_insync_replicas="2")
             await cluster.produce("t", b"a")
+            first = cluster.nodes[1].running.controller
             for is_clean in (True, False):
                 await cluster.nodes[2].stop()
                 await until(lambda: cluster.state("t").eligible_leader_replicas == (2,), "it may lead next")
                 if not is_clean:
                     cluster.nodes[2].forget_clean_end()
                 told: list[tuple[int, ...]] = []
-                cluster.on_change(1, lambda told=told: told.append(cluster.state("t").eligible_leader_replicas))
+                before = first.image.brokers[2].epoch
+
+                def registered_anew(told: list[tuple[int, ...]] = told, before: int = before) -> None:
+                    if first.image.brokers[2].epoch != before:
+                        told.append(first.image.partition("t", 0).eligible_leader_replicas)
+
+                cluster.on_change(1, registered_anew)
                 await cluster.nodes[2].start()
                 await cluster.in_sync("t", 1, 2)
                 registered = told.index((2,)) if (2,) in told else -1

@@ -108,6 +108,8 @@ class Cluster:
             f"PLAINTEXT://127.0.0.1:{ports[number]},CONTROLLER://127.0.0.1:{ports[count + number]}"
             for number in range(count)
         ]
+        self.voters = voters
+        self._settings = {name.replace("_", "."): value for name, value in settings.items()}
         self.nodes = {
             number + 1: Node(
                 {
@@ -118,11 +120,29 @@ class Cluster:
                     "controller.quorum.voters": voters,
                     "log.dirs": "/memory",
                     **({"broker.rack": f"rack-{number + 1}"} if racks else {}),
-                    **{name.replace("_", "."): value for name, value in settings.items()},
+                    **self._settings,
                 }
             )
             for number in range(count)
         }
+
+    def further_broker(self, number: int, **settings: str) -> Node:
+        """A node that does not vote, not started yet."""
+        [port] = free_ports(1)
+        node = self.nodes[number] = Node(
+            {
+                "node.id": str(number),
+                "process.roles": "broker",
+                "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+                "controller.listener.names": "CONTROLLER",
+                "inter.broker.listener.name": "PLAINTEXT",
+                "controller.quorum.voters": self.voters,
+                "log.dirs": "/memory",
+                **self._settings,
+                **{name.replace("_", "."): value for name, value in settings.items()},
+            }
+        )
+        return node
 
     async def __aenter__(self) -> Cluster:
         await asyncio.wait_for(asyncio.gather(*(node.start() for node in self.nodes.values())), WAIT_SECONDS_MAX)
@@ -193,9 +213,18 @@ class Cluster:
         return answer.responses[0].partition_responses[0]
 
     async def set_topic_config(self, topic: str, **configs: str) -> None:
+        await self._set_config(ResourceType.TOPIC, topic, configs)
+
+    async def set_broker_config(self, node: int, **configs: str) -> None:
+        """Known to the broker itself when it returns."""
+        await self._set_config(ResourceType.BROKER, str(node), configs)
+        image = self.controller.running.controller.image
+        await until(lambda: self.nodes[node].running.controller.image.offset >= image.offset, "the broker knows")
+
+    async def _set_config(self, resource_type: ResourceType, name: str, configs: dict[str, str]) -> None:
         resource = AlterConfigsResource(
-            resource_type=ResourceType.TOPIC,
-            resource_name=topic,
+            resource_type=resource_type,
+            resource_name=name,
             configs=[
                 AlterableConfig(name=key.replace("_", "."), config_operation=SET, value=value)
                 for key, value in configs.items()

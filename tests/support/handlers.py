@@ -19,6 +19,7 @@ from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.server.context import ListenerKind, RequestContext
 from barnabas.server.controller_channel import ControllerChannel
 from barnabas.server.partition import Partition
+from barnabas.server.peers import Peers
 from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.transaction_coordinator import TransactionCoordinator
 from barnabas.types import TopicPartition
@@ -53,6 +54,7 @@ class PartsBroker:
         self._controller = Controller(self.disk, overrides=names)
         self.controller = self._controller.service
         self.runtime = self.controller._runtime
+        self.peers = Peers(node_id=self.node_id, runtime=self.runtime, address_of=lambda _node_id, _purpose: None)
         self.partitions = FakePartitions()
         self.directory = FakeDirectory()
         self.controller_channel = ControllerChannel(self)  # type: ignore[arg-type]

@@ -12,11 +12,12 @@ class FakeCluster:
     def __init__(self, lag_ms_max: float = 30_000.0) -> None:
         self.lag_ms_max = lag_ms_max
         self.gone: dict[BrokerId, None] = {}
+        self.broker_epochs: dict[BrokerId, int] = {}  # of incarnations that are registered; others have any
         self.asked: list[tuple[BrokerId, ...] | None] = []  # which in-sync replicas, each time
         self.failures: list[OSError] = []
 
     def is_eligible(self, broker_id: BrokerId, broker_epoch: int) -> bool:
-        return broker_id not in self.gone
+        return broker_id not in self.gone and self.broker_epochs.get(broker_id, broker_epoch) == broker_epoch
 
     def is_alive(self, broker_id: BrokerId) -> bool:
         return broker_id not in self.gone

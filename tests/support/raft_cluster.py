@@ -1,14 +1,16 @@
 """A cluster of pure Raft replicas in one thread: logs are lists, the network is a heap of deliveries, time is a number.
 
 Faults come from one seed: messages lost and delayed, replicas crashed and restarted with what they had made durable,
-pairs of replicas cut off from each other, snapshots taken and what they hold cut off. Checks after every step what must
-always hold.
+pairs of replicas cut off from each other, snapshots taken and what they hold cut off, voters added and removed. Checks
+after every step what must always hold.
 """
 
 from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
 
+from barnabas.consensus import membership
+from barnabas.consensus.membership import Refusal
 from barnabas.consensus.messages import (
     BeginEpochRequest,
     EndEpochRequest,
@@ -19,10 +21,12 @@ from barnabas.consensus.messages import (
     VoteRequest,
 )
 from barnabas.consensus.raft import Election, Output, Raft, Role, Timeouts
+from barnabas.consensus.snapshot_file import SnapshotHead
+from barnabas.consensus.voter_history import VoterHistory
 from barnabas.consensus.voters import ReplicaKey, Voter, VoterSet
 from barnabas.errors import ErrorCode
 
-Entry = tuple[int, str]  # epoch and value
+Entry = tuple[int, str]  # epoch and value; «voters 1 2» says who votes
 TIMEOUTS = Timeouts(election_ms=100, fetch_ms=200, backoff_ms_max=100)
 FETCH_INTERVAL_MS = 20
 PART = 2  # entries of a snapshot that are copied at once
@@ -31,7 +35,8 @@ PART = 2  # entries of a snapshot that are copied at once
 class ListLog:
     """What a crash leaves of it is `synced` entries. What lies before `start` is only there as the latest snapshot."""
 
-    def __init__(self) -> None:
+    def __init__(self, voters: VoterSet | None = None) -> None:
+        self.voters = voters or VoterSet()  # those that it began with
         self.entries: list[Entry] = []
         self.synced = 0
         self.start = LogEnd(-1, 0)
@@ -45,6 +50,9 @@ class ListLog:
     def end(self) -> LogEnd:
         return LogEnd(self.entries[-1][0] if self.entries else -1, len(self.entries))
 
+    def may_vote(self, replica: ReplicaKey, committed: int) -> bool:
+        return self.history().may_vote(replica, committed)
+
     def end_of_epoch(self, epoch: int) -> LogEnd:
         start = self.start.end_offset
         known = [
@@ -55,6 +63,14 @@ class ListLog:
         if known:
             return LogEnd(known[-1][0], known[-1][1] + 1)
         return self.start if start > 0 else LogEnd(-1, -1)
+
+    def history(self) -> VoterHistory:
+        found = VoterHistory(VoterSet())
+        found.restart(0, SnapshotHead(0, 1, self.voters))
+        for offset, (_epoch, value) in enumerate(self.entries):
+            if value.startswith("voters "):
+                found.appended(offset, voter_set(*map(int, value.split()[1:])))
+        return found
 
     def read(self, offset: int, count: int) -> list[Entry]:
         assert offset >= self.start.end_offset, "it was cut off"
@@ -78,13 +94,20 @@ class ListLog:
         self.snapshots = [snapshot]
 
 
+def key_of(node_id: int) -> ReplicaKey:
+    return ReplicaKey(node_id, bytes([node_id]) * 16)
+
+
+def voter_set(*node_ids: int) -> VoterSet:
+    return VoterSet(Voter(key_of(node_id)) for node_id in node_ids)
+
+
 class Node:
     def __init__(self, node_id: int, voters: VoterSet, cluster: "RaftCluster") -> None:
         self.id = node_id
         self.cluster = cluster
-        self.log = ListLog()
+        self.log = ListLog(voters)
         self.durable = Election()
-        self.voters = voters
         self.is_up = False
         self.generation = 0  # deliveries for an earlier life are dropped
         self.partial: tuple[int, LogEnd, list[Entry]] | None = None  # the epoch, and what came of the snapshot yet
@@ -96,8 +119,8 @@ class Node:
         self.partial = None
         del self.log.entries[self.log.synced :]
         self.raft = Raft(
-            replica=ReplicaKey(self.id),
-            voters=self.voters,
+            replica=key_of(self.id),
+            voters=self.log.history().voters,
             election=self.durable,
             log=self.log,
             timeouts=TIMEOUTS,
@@ -116,12 +139,15 @@ class Node:
         if output.truncate_to is not None:
             del self.log.entries[output.truncate_to :]
             self.log.synced = min(self.log.synced, output.truncate_to)
+            self.heed_voters()
         if output.lead:
             self.cluster.leaders.setdefault(self.raft.epoch, self.id)
             assert self.cluster.leaders[self.raft.epoch] == self.id, f"two leaders in epoch {self.raft.epoch}"
             self.append("leader")
         if output.high_watermark is not None:
             self.cluster.committed(self.log.entries[: output.high_watermark])
+            if self.log.history().offset < output.high_watermark:
+                self.perform(self.raft.voters_committed(self.cluster.now_ms))
         for send in output.send:
             self.cluster.send(self, send)
 
@@ -129,6 +155,24 @@ class Node:
         """As the leader: into the log, and later onto the platter."""
         self.log.entries.append((self.raft.epoch, value))
         self.cluster.later(self.cluster.random.uniform(0, 10), self, self.sync)
+
+    def heed_voters(self) -> None:
+        voters = self.log.history().voters
+        if voters != self.raft.voters:
+            self.perform(self.raft.voters_changed(voters, self.cluster.now_ms))
+
+    def change_voters(self, node_id: int) -> Refusal | None:
+        """As the leader: out with a voter, in with another node."""
+        key, history = key_of(node_id), self.log.history()
+        if history.voters.is_voter(key):
+            changed = membership.remove(self.raft, history, key)
+        else:
+            changed = membership.add(self.raft, history, Voter(key), self.cluster.now_ms)
+        if isinstance(changed, Refusal):
+            return changed
+        self.append("voters " + " ".join(map(str, changed.ids)))
+        self.heed_voters()
+        return None
 
     def sync(self) -> None:
         self.log.synced = len(self.log.entries)
@@ -138,7 +182,7 @@ class Node:
         self.cluster.later(FETCH_INTERVAL_MS, self, self.fetch)
         position = self.raft.fetch_position()
         if position is not None:
-            others = [voter.key.id for voter in self.voters.others(self.id)]
+            others = [node_id for node_id in self.cluster.nodes if node_id != self.id]
             target = self.raft.leader_id if self.raft.leader_id >= 0 else self.cluster.random.choice(others)
             snapshot = self.raft.fetching
             if snapshot is not None:
@@ -149,7 +193,7 @@ class Node:
     def fetch_snapshot(self, target: int, snapshot: LogEnd) -> None:
         if self.partial is None or self.partial[:2] != (self.raft.epoch, snapshot):
             self.partial = (self.raft.epoch, snapshot, [])
-        asked = SnapshotPosition(ReplicaKey(self.id), self.raft.epoch, snapshot, len(self.partial[2]))
+        asked = SnapshotPosition(key_of(self.id), self.raft.epoch, snapshot, len(self.partial[2]))
         self.cluster.deliver(self, target, lambda node: node.serve_fetch_snapshot(asked))
 
     def serve_fetch_snapshot(self, asked: SnapshotPosition) -> None:
@@ -178,6 +222,7 @@ class Node:
         if len(self.partial[2]) == asked.snapshot.end_offset:
             self.log.install(asked.snapshot, self.partial[2])
             self.partial = None
+            self.heed_voters()
             self.cluster.installed += 1
             self.perform(self.raft.snapshot_installed())
 
@@ -201,11 +246,14 @@ class Node:
         if self.raft.role is Role.FOLLOWER and self.raft.epoch == epoch:
             self.log.entries.extend(entries)
             self.log.synced = len(self.log.entries)
+            self.heed_voters()
             self.perform(self.raft.appended(high_watermark))
 
 
 class RaftCluster:
-    def __init__(self, size: int, seed: int, *, loss: float = 0.0, delay_ms_max: float = 5) -> None:
+    """Nodes 1 to `size` vote, as many `observers` after them follow."""
+
+    def __init__(self, size: int, seed: int, *, observers: int = 0, loss: float = 0.0, delay_ms_max: float = 5) -> None:
         self.random = Random(seed)
         self.now_ms = 0.0
         self.loss = loss
@@ -216,9 +264,9 @@ class RaftCluster:
         self.installed = 0  # snapshots that were copied from a leader
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
-        voters = VoterSet(Voter(ReplicaKey(node_id)) for node_id in range(1, size + 1))
+        voters = voter_set(*range(1, size + 1))
         self.nodes: dict[int, Node] = {}
-        for node_id in voters.ids:
+        for node_id in range(1, size + observers + 1):
             self.nodes[node_id] = Node(node_id, voters, self)
 
     def committed(self, entries: list[Entry]) -> None:

@@ -36,12 +36,14 @@ class Closed(Exception):
 class Wire:
     """One connection. `with Wire("127.0.0.1:9092") as wire: response = wire.call(request, version)`."""
 
-    def __init__(self, address: str, *, receive_buffer_bytes: int | None = None) -> None:
+    def __init__(
+        self, address: str, *, receive_buffer_bytes: int | None = None, wait_seconds: float = WAIT_SECONDS_MAX
+    ) -> None:
         host, _, port = address.rpartition(":")
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if receive_buffer_bytes is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-        self.socket.settimeout(WAIT_SECONDS_MAX)
+        self.socket.settimeout(wait_seconds)
         self.socket.connect((host, int(port)))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_ids = itertools.count(1)

@@ -82,7 +82,7 @@ def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     simulate.add_argument("--seeds", type=int, default=20, metavar="N", help="how many runs (default: %(default)s)")
     simulate.add_argument("--seed", type=int, metavar="S", help="only this run")
     simulate.add_argument(
-        "--nodes", type=int, default=1, metavar="K", help="size of the cluster (default: %(default)s)"
+        "--nodes", type=int, default=3, metavar="K", help="size of the cluster (default: %(default)s)"
     )
     simulate.add_argument(
         "--seconds", type=float, default=20.0, help="how long faults go on, in virtual time (default: %(default)s)"

@@ -114,6 +114,7 @@ class ClientConnection:
             waiting.timer.cancel()
             if not waiting.answer.done():
                 waiting.answer.set_exception(error)
+                waiting.answer.exception()  # seen: perhaps nobody waits for it any more
         if self._on_close is not None:
             self._on_close()
 

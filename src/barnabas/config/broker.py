@@ -410,22 +410,25 @@ class BrokerConfig(QuorumConfig):
             raise ConfigError(f"inter.broker.listener.name: {name!r} is not allowed; listeners has no such name")
 
     def _check_quorum(self) -> None:
-        if set(self.process_roles) != {"broker", "controller"}:
-            raise ConfigError("process.roles: a node must be both broker and controller yet")
-        if len(self.controller_quorum_bootstrap_servers) > 1 and not self.controller_quorum_voters:
-            raise ConfigError(
-                "controller.quorum.bootstrap.servers: name the voters in controller.quorum.voters instead"
-            )
-        if self.controller_quorum_voters and self.node_id not in {
-            each.node_id for each in self.controller_quorum_voters
-        }:
-            raise ConfigError(f"controller.quorum.voters: node {self.node_id} must be among the voters yet")
-        if len(self.controller_quorum_voters) > 1 and not self.controller_listener_names:
-            raise ConfigError("controller.listener.names: several voters need a listener to speak on")
+        is_controller, is_broker = "controller" in self.process_roles, "broker" in self.process_roles
+        voters = {each.node_id for each in self.controller_quorum_voters}
+        if voters and is_controller != (self.node_id in voters):
+            words = "a controller, and must be among the voters" if is_controller else "a broker only, and cannot vote"
+            raise ConfigError(f"controller.quorum.voters: node {self.node_id} is {words}")
+        if not is_controller and not voters and not self.controller_quorum_bootstrap_servers:
+            raise ConfigError("controller.quorum.bootstrap.servers: a broker alone must know where the quorum is")
+        if not self.controller_listener_names and (
+            len(voters) > 1 or not (is_controller and is_broker) or self.controller_quorum_bootstrap_servers
+        ):
+            raise ConfigError("controller.listener.names: members of a quorum need a listener to speak on")
         listening = {endpoint.listener_name for endpoint in self.listeners}
         for name in self.controller_listener_names:
-            if name not in listening:
+            if is_controller and name not in listening:
                 raise ConfigError(f"controller.listener.names: {name!r} is not allowed; listeners has no such name")
+            if not is_controller and name in listening:
+                raise ConfigError(f"listeners: {name!r} is not allowed; this node is no controller")
+        if not is_broker and not listening <= set(self.controller_listener_names):
+            raise ConfigError("listeners: a controller alone serves no clients; name only controller.listener.names")
 
 
 def effective(static: BrokerConfig, *dynamic: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:

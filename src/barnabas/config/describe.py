@@ -96,7 +96,8 @@ def broker_entries(layers: BrokerLayers) -> list[Entry]:
     for name, setting in BrokerConfig.SETTINGS.items():
         value = setting.encode(config.value(name))
         read_only = setting.update is Update.READ_ONLY
-        entries.append(_entry(setting, value, _broker_synonyms(name, layers), read_only))
+        if not setting.internal or name in config.overrides:
+            entries.append(_entry(setting, value, _broker_synonyms(name, layers), read_only))
     stored = {**layers.cluster, **layers.broker}
     return entries + _unknown(stored, BrokerConfig, ConfigSource.DYNAMIC_BROKER_CONFIG, read_only=True)
 

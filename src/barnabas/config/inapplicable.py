@@ -128,8 +128,10 @@ _NAMES_BY_REASON = {
     """,
     "quotas are not available yet": """
         controller.quota.window.num controller.quota.window.size.seconds max.connection.creation.rate
-        quota.window.num quota.window.size.seconds replication.quota.window.num
-        replication.quota.window.size.seconds
+        quota.window.num quota.window.size.seconds
+    """,
+    "replication is throttled without windows: what was copied is paid for with time": """
+        replication.quota.window.num replication.quota.window.size.seconds
     """,
     "the metadata log is not written to while nothing changes": """
         metadata.max.idle.interval.ms

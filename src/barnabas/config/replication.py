@@ -3,10 +3,11 @@
 `BrokerConfig` has them too.
 """
 
-from barnabas.config.setting import boolean, integer, long, string
+from barnabas.config.setting import Update, boolean, integer, long, string
 from barnabas.config.transactions import TransactionConfig
 from barnabas.config.validation import at_least, one_of
 
+LONG_MAX = (1 << 63) - 1
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
@@ -45,6 +46,24 @@ class ReplicationConfig(TransactionConfig):
         None,
         one_of(RACK_AWARE),
         help="How a consumer is sent to a replica to read from: in its own rack; without it, always to the leader.",
+    )
+
+    # What a reassignment may cost (set at run time, by kafka-reassign-partitions --throttle)
+    leader_replication_throttled_rate: int = long(
+        "leader.replication.throttled.rate",
+        LONG_MAX,
+        at_least(1),
+        update=Update.CLUSTER_WIDE,
+        internal=True,
+        help="Bytes a second to replicas in leader.replication.throttled.replicas that are not in sync.",
+    )
+    follower_replication_throttled_rate: int = long(
+        "follower.replication.throttled.rate",
+        LONG_MAX,
+        at_least(1),
+        update=Update.CLUSTER_WIDE,
+        internal=True,
+        help="Bytes a second for replicas in follower.replication.throttled.replicas that are not in sync.",
     )
 
     # Leaders

@@ -33,9 +33,13 @@ class LeaderProgress:
     def voters(self) -> VoterSet:
         return self._voters
 
-    def replace_voters(self, voters: VoterSet) -> None:
-        """Counts from the moment in which it stands in the log, committed or not (KIP-853)."""
+    def replace_voters(self, voters: VoterSet) -> bool:
+        """Counts from the moment in which it stands in the log, committed or not (KIP-853).
+
+        Whether the high watermark has risen: without a slow voter, more may be held by a majority.
+        """
         self._voters = voters
+        return self._advance()
 
     def synced(self, end_offset: Offset, now_ms: float) -> bool:
         """The leader's own log is on the platter up to here. Whether the high watermark has risen."""

@@ -72,6 +72,9 @@ class LogView(Protocol):
     def snapshot(self) -> LogEnd | None:
         """The latest one: it holds all that was before. Never before `start`."""
 
+    def may_vote(self, replica: ReplicaKey, committed: Offset) -> bool:
+        """Whether it is in a set of voters after which no other is known to be committed."""
+
     def end_of_epoch(self, epoch: LeaderEpoch) -> LogEnd:
         """The largest epoch that is not above this one, and where it ends; (-1, -1) where there is none."""
 
@@ -136,6 +139,12 @@ class Raft:
         return self.voters.is_voter(self.replica)
 
     @property
+    def may_stand(self) -> bool:
+        """Also who was voted out, as long as that is not known to be committed: perhaps it alone has the log with which
+        the others can go on without it (Raft dissertation, 4.2.2). Its own vote does not count then."""
+        return self.is_voter or self._log.may_vote(self.replica, self.high_watermark)
+
+    @property
     def is_leader(self) -> bool:
         return self.role is Role.LEADER
 
@@ -153,7 +162,7 @@ class Raft:
         return self._take()
 
     def _tick_electable(self, now_ms: float) -> None:
-        if not self.is_voter:
+        if not self.may_stand:
             self._become_unattached(self.epoch, now_ms)  # an observer that lost its leader looks for another
         elif self.role is Role.PROSPECTIVE and self.leader_id != NO_LEADER:
             self._become_follower(self.leader_id, self.epoch, now_ms)  # the others still see it: try once more
@@ -180,7 +189,8 @@ class Raft:
         if request.epoch > self.epoch:
             self._become_unattached(request.epoch, now_ms)
         granted = self._may_grant(request)
-        if granted and not request.pre_vote and self.election.voted != request.candidate:
+        voted = self.election.voted
+        if granted and not request.pre_vote and (voted is None or not voted.matches(request.candidate)):
             self._become_unattached(self.epoch, now_ms, voted=request.candidate)
         return self._vote_response(ErrorCode.NONE, granted), self._take()
 
@@ -191,7 +201,7 @@ class Raft:
             settled = self.role is Role.LEADER or (self.role is Role.FOLLOWER and self._has_fetched)
             return is_complete and not settled
         if self.election.voted is not None:
-            return self.election.voted == request.candidate
+            return self.election.voted.matches(request.candidate)
         # Not even after a restart, when the leader of this epoch is known only from the file.
         has_leader = self.leader_id != NO_LEADER or self.election.leader_id != NO_LEADER
         return self.role in (Role.UNATTACHED, Role.PROSPECTIVE) and not has_leader and is_complete
@@ -220,7 +230,7 @@ class Raft:
             self._deadline_ms = min(self._deadline_ms, now_ms + self._random.uniform(0, self._timeouts.backoff_ms_max))
 
     def _ask_for_votes(self, pre_vote: bool, now_ms: float) -> None:
-        self._votes = {self.replica.id: True}
+        self._votes = {self.replica.id: True} if self.is_voter else {}
         for voter in self.voters.others(self.replica.id):
             request = VoteRequest(self.replica, voter.key, self.epoch, self._log.end, pre_vote)
             self._send.append(Send(voter.key.id, request))
@@ -316,16 +326,17 @@ class Raft:
     def connection_lost(self, node_id: BrokerId, now_ms: float) -> Output:
         """A crashed process closes its connections at once, so there is no need to wait for the timeout.
 
-        Where only the connection broke, the others still hear the leader and refuse the pre-vote: nothing happens.
+        Where only the connection broke, the others still hear the leader and refuse the pre-vote: nothing happens. An
+        observer asks them who leads.
         """
-        if self.role is Role.FOLLOWER and node_id == self.leader_id and self.is_voter:
+        if self.role is Role.FOLLOWER and node_id == self.leader_id:
             self._deadline_ms = min(self._deadline_ms, now_ms + self._random.uniform(0, LEADER_LOST_MS_MAX))
         return self._take()
 
     # Leading
 
     def receive_fetch(self, position: FetchPosition, now_ms: float) -> tuple[FetchVerdict, Output]:
-        error = self._leader_error(position.epoch)
+        error = self.leader_error(position.epoch)
         if error != ErrorCode.NONE or self.progress is None:
             return self._fetch_verdict(error), self._take()
         if self._needs_snapshot(position):
@@ -342,12 +353,13 @@ class Raft:
 
     def receive_fetch_snapshot(self, position: SnapshotPosition, now_ms: float) -> tuple[SnapshotVerdict, Output]:
         """Whether it may be read here; whether there is such a snapshot, and such a position in it, the shell knows."""
-        error = self._leader_error(position.epoch)
+        error = self.leader_error(position.epoch)
         if error == ErrorCode.NONE and self.progress is not None:
             self.progress.heard(position.replica, now_ms)
         return SnapshotVerdict(error, self.epoch, self.leader_id, position.snapshot), self._take()
 
-    def _leader_error(self, epoch: LeaderEpoch) -> ErrorCode:
+    def leader_error(self, epoch: LeaderEpoch) -> ErrorCode:
+        """Why a request of this epoch that only a leader may serve cannot be served here."""
         if self.progress is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if epoch < self.epoch:
@@ -380,12 +392,22 @@ class Raft:
 
     def voters_changed(self, voters: VoterSet, now_ms: float) -> Output:
         """A set of voters was appended, or cut off again: the latest in the log counts."""
+        was_voter = self.is_voter
         self.voters = voters
         if self.progress is not None:
-            self.progress.replace_voters(voters)
+            if self.progress.replace_voters(voters):
+                self._raise_high_watermark(self.progress.high_watermark)
             self._deadline_ms = self._begin_ms = now_ms
-        elif self.role in (Role.PROSPECTIVE, Role.CANDIDATE) and not self.is_voter:
+        elif self.is_voter and not was_voter and self.role is Role.UNATTACHED:
+            self._wait_for_election(now_ms)
+        elif self.role in (Role.PROSPECTIVE, Role.CANDIDATE) and not self.may_stand:
             self._become_unattached(self.epoch, now_ms)
+        return self._take()
+
+    def voters_committed(self, now_ms: float) -> Output:
+        """A leader that was voted out has led until that was committed, and goes."""
+        if self.is_leader and not self.is_voter:
+            self._resign(now_ms)
         return self._take()
 
     def resign(self, now_ms: float) -> Output:
@@ -401,6 +423,8 @@ class Raft:
             self._send.append(Send(voter_id, EndEpochRequest(self.replica.id, self.epoch, successors)))
         self._become_resigned(now_ms)
         self._cease = True
+        if not self.is_voter:
+            self._deadline_ms = now_ms  # it has nothing to wait for: as an observer it looks for the next leader
 
     def _begin_epoch(self, voter_ids: tuple[BrokerId, ...], now_ms: float) -> None:
         for voter_id in voter_ids:

@@ -4,7 +4,8 @@ This is soft state: it is in no log, and whoever becomes the active controller g
 session anew. Times are milliseconds of a clock that never goes back.
 Always holds: a broker is fenced only after a whole session without a heartbeat, or, where its connection broke, after
 a fraction of one: a process that died cannot connect again, one that lives does so at once and sends a heartbeat,
-which renews the session. So a crash costs half a second, and a broken connection nothing.
+which renews the session. Where its host says that nobody listens there any more, the session is over at once. So a
+crash of a process costs milliseconds, one of a host half a second or more, and a broken connection nothing.
 Does not know: records. `lifecycle` decides what an expired session means.
 """
 
@@ -19,11 +20,12 @@ NO_OFFSET: Offset = -1
 
 
 class Session:
-    __slots__ = ("broker_epoch", "deadline_ms", "heard", "metadata_offset", "shutdown_offset")
+    __slots__ = ("broker_epoch", "deadline_ms", "doubted", "heard", "metadata_offset", "shutdown_offset")
 
     def __init__(self, broker_epoch: int, deadline_ms: float) -> None:
         self.broker_epoch = broker_epoch
         self.deadline_ms = deadline_ms
+        self.doubted = False  # its connection broke, and nothing was heard of it since
         self.heard = False  # by this controller; else it only assumes that the broker lives
         self.metadata_offset = NO_OFFSET  # how far the broker has read the metadata log, as it last said
         self.shutdown_offset: Offset | None = None  # at which its leaders were moved away, once they were
@@ -49,13 +51,21 @@ class BrokerSessions:
         if session is None or session.broker_epoch != broker_epoch:
             session = self._sessions[broker_id] = Session(broker_epoch, now_ms)
         session.deadline_ms = now_ms + self.timeout_ms
+        session.doubted = False
         session.heard = True
         session.metadata_offset = metadata_offset
 
     def connection_lost(self, broker_id: BrokerId, now_ms: float) -> None:
         session = self._sessions.get(broker_id)
         if session is not None:
+            session.doubted = True
             session.deadline_ms = min(session.deadline_ms, now_ms + self.timeout_ms / RECONNECT_FRACTION)
+
+    def gone(self, broker_id: BrokerId, now_ms: float) -> None:
+        """Nothing listens any more where the broker did: its process is dead, unless it was heard meanwhile."""
+        session = self._sessions.get(broker_id)
+        if session is not None and session.doubted:
+            session.deadline_ms = min(session.deadline_ms, now_ms)
 
     def claimed(self, broker_id: BrokerId, now_ms: float) -> None:
         """Another process says that it is this broker. One that was only assumed to live has as long to speak up as one

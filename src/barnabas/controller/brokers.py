@@ -5,8 +5,11 @@ Always holds: a broker's epoch is the offset at which its registration was decid
 the larger one.
 """
 
+from collections.abc import Sequence
+
 from barnabas.controller import features
 from barnabas.controller.decision import Decision, Refusal
+from barnabas.controller.features import SupportedFeature
 from barnabas.errors import ErrorCode
 from barnabas.metadata.image import BrokerImage, Endpoint, MetadataImage
 from barnabas.types import BrokerId, Uuid
@@ -26,7 +29,11 @@ def check_epoch(image: MetadataImage, broker_id: BrokerId, broker_epoch: int) ->
 
 
 def register_controller(
-    image: MetadataImage, controller_id: BrokerId, incarnation_id: Uuid, endpoints: tuple[Endpoint, ...]
+    image: MetadataImage,
+    controller_id: BrokerId,
+    incarnation_id: Uuid,
+    endpoints: tuple[Endpoint, ...],
+    supported: Sequence[SupportedFeature] = features.SUPPORTED,
 ) -> Decision[None]:
     from barnabas.protocol.messages.register_controller_record import (
         ControllerEndpoint,
@@ -53,7 +60,7 @@ def register_controller(
                 min_supported_version=feature.min_version,
                 max_supported_version=feature.max_version,
             )
-            for feature in features.SUPPORTED
+            for feature in supported
         ],
     )
     return Decision([record], None)

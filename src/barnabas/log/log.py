@@ -134,12 +134,12 @@ class Log:
         log = cls(disk, directory, config, loaded, now_ms, pool, producer_id_expiration_ms)
         for segment in loaded.recovered:
             log._flusher.finished(segment.paths())
-        if not clean_shutdown or log.log_end_offset == log.log_start_offset:  # a new log's very name may be unsynced
+        has_new_id = topic_id is not None and keep_topic_id(disk, directory, topic_id)
+        if has_new_id or not clean_shutdown or log.log_end_offset == log.log_start_offset:  # it may not be synced
+            if topic_id is not None:
+                log._flusher.finished([f"{directory}/{PARTITION_METADATA_FILE_NAME}"])
             log._flusher.directory_changed()
             log._flusher.epochs_changed()
-        if topic_id is not None and keep_topic_id(disk, directory, topic_id):
-            log._flusher.finished([f"{directory}/{PARTITION_METADATA_FILE_NAME}"])
-            log._flusher.directory_changed()
         log._segments.active.release()  # an idle partition holds nothing open
         return log
 

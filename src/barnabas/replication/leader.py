@@ -165,11 +165,10 @@ class LeaderState:
         }
         return self._progress()
 
-    def end_offset_of(self, replica: BrokerId) -> Offset:
-        if replica == self.leader_id:
-            return self.end_offset
+    def range_of(self, replica: BrokerId) -> tuple[Offset, Offset]:
+        """From where to where a follower's log goes; -1 is not known."""
         progress = self._replicas.get(replica)
-        return -1 if progress is None else progress.end_offset
+        return (-1, -1) if progress is None else (progress.log_start_offset, progress.end_offset)
 
     def low_watermark(self, log_start_offset: Offset, is_alive: Callable[[BrokerId], bool]) -> Offset:
         """The offset before which no live replica, nor this leader, shows anything; -1 where one has not said yet."""

@@ -1,63 +1,59 @@
 """Topics made because somebody asked for them: by clients through Metadata, and the coordinators' own topics.
 
-Always holds: a topic asked for by many at once is created once; the rest find it there.
+Always holds: a topic asked for by many at once is created once; the rest find it there. The controller creates it,
+wherever that is, and this node answers once it knows of it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
 from barnabas.client.connection import ConnectionLost
-from barnabas.controller import topics
 from barnabas.controller.topics import TopicRules
 from barnabas.errors import ErrorCode
 from barnabas.metadata.ids import new_uuid
 from barnabas.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from barnabas.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from barnabas.server.metadata_log import MetadataUnavailable
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
 logger = logging.getLogger(__name__)
 
-PURPOSE = "forward"
+PURPOSE = "auto-create"
+KNOWN_MS_MAX = 1000
 AS_SET = -1  # by num.partitions and default.replication.factor
 
 
 async def create(broker: Broker, names: list[str]) -> None:
     """Creates what can be created. What cannot, is not there afterwards either: the caller looks again."""
     request = CreateTopicsRequest(topics=[_topic(broker, name) for name in names])
-    if not broker.controller.quorum.is_leader:
-        await _forward(broker, request)
-        return
-    rules = topic_rules(broker, describes=False)
-    try:
-        response = await broker.controller.submit(lambda image, _offset: topics.create_topics(image, request, rules))
-    except MetadataUnavailable:
-        return  # logged where it happened; the client asks again
-    _report(response)
-
-
-async def _forward(broker: Broker, request: CreateTopicsRequest) -> None:
-    """To the active controller. This node hears of the topic a little later, and the client asks until then."""
     try:
         response = await broker.controller_channel.request(request, PURPOSE)
-    except ConnectionLost:
-        return  # likewise
-    _report(response)
-
-
-def _report(response: CreateTopicsResponse) -> None:
+    except ConnectionLost as error:
+        logger.info("The controller cannot be asked to create topics now: %s", error)
+        return  # the client asks again
     for result in response.topics:
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             logger.warning("The topic %s cannot be created: %s", result.name, result.error_message)
+    there = [
+        result.name
+        for result in response.topics
+        if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+    ]
+    await _known(broker, there)
+
+
+async def _known(broker: Broker, names: list[str]) -> None:
+    """This node hears of a topic a little after the controller has it."""
+    deadline_ms = broker.runtime.clock.monotonic_ms() + KNOWN_MS_MAX
+    while any(name not in broker.controller.image.topics_by_name for name in names):
+        left_ms = deadline_ms - broker.runtime.clock.monotonic_ms()
+        if left_ms <= 0:
+            return
+        await asyncio.wait([broker.controller.quorum.news()], timeout=left_ms / 1000)
 
 
 def _topic(broker: Broker, name: str) -> CreatableTopic:

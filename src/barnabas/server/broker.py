@@ -10,19 +10,20 @@ from collections.abc import Iterable
 
 from barnabas.config.broker import BrokerConfig, effective
 from barnabas.config.endpoints import Endpoint as ListenerAddress
-from barnabas.consensus.voters import ReplicaKey, Voter, VoterSet
 from barnabas.log.log import Log
 from barnabas.metadata.delta import MetadataDelta
 from barnabas.metadata.image import Endpoint, MetadataImage, ResourceType
-from barnabas.protocol.checksum import crc32c
 from barnabas.replication.fetch_session import FetchSessions
+from barnabas.replication.throttle import Throttle
 from barnabas.runtime.interfaces import Address, Runtime
+from barnabas.server import quorum_setup
 from barnabas.server.acceptor import Acceptor, Limits
 from barnabas.server.alter_partition import PURPOSE as ALTER_PARTITION_PURPOSE
 from barnabas.server.alter_partition import InSyncChanges
 from barnabas.server.broker_lifecycle import BrokerLifecycle
 from barnabas.server.context import ListenerKind, RequestContext
 from barnabas.server.controller_channel import ControllerChannel
+from barnabas.server.controller_registrant import ControllerRegistrant
 from barnabas.server.controller_service import ControllerService
 from barnabas.server.dispatch import Dispatcher
 from barnabas.server.fetcher import Fetchers
@@ -36,7 +37,7 @@ from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.replica_fetch import ReplicaSessions
 from barnabas.server.telemetry import ClientTelemetry
 from barnabas.server.transaction_coordinator import TransactionCoordinator
-from barnabas.types import BrokerId, uuid_text
+from barnabas.types import BrokerId
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class Broker:
         self.node_id = config.node_id
         self.cluster_id = ""  # known once the directory is open
         self._bound: list[ListenerAddress] = []  # the listeners for clients and brokers, with their real ports
+        self._controllers_bound: list[ListenerAddress] = []  # those for controllers, likewise
         self.failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self.directory = LogDirectory(runtime, config.data_directory)
         self.peers = Peers(node_id=config.node_id, runtime=runtime, address_of=self._address_of)
@@ -80,6 +82,7 @@ class Broker:
         )
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.random)
         self.replica_sessions = ReplicaSessions(runtime.random)
+        self.leader_throttle = Throttle()
         self.acceptor = self._acceptor(ListenerKind.BROKERS)
         self.controller_acceptor = self._acceptor(ListenerKind.CONTROLLERS)
         self.groups = GroupCoordinator(self)
@@ -88,6 +91,7 @@ class Broker:
         self.maintenance = Maintenance(self)
         self.leader_elections = LeaderElections(self)
         self.controller_channel = ControllerChannel(self)
+        self.controller_registrant = ControllerRegistrant(self)
         self.producer_ids = ProducerIds(self)
         self.controller: ControllerService
         self.lifecycle: BrokerLifecycle
@@ -95,15 +99,24 @@ class Broker:
     async def start(self) -> None:
         self.directory.open()
         try:
-            identity = self.directory.identify(self.node_id, cluster_id_of(self.config))
+            metadata_directory = self.config.metadata_log_dir or self.directory.path
+            if not self.directory.is_identified:
+                joined = await quorum_setup.join(self.config, self.runtime, metadata_directory)
+                self.directory.identify(self.node_id, joined)
+            identity = self.directory.identify(self.node_id)
             self.cluster_id = identity.cluster_id
             self._listen()
+            own = quorum_setup.own_endpoints(self.config, self._controllers_bound)
+            quorum_setup.take_place(self.config, self.runtime, metadata_directory, identity.directory_id, own)
             self.controller = ControllerService(
                 config=self.config,
                 runtime=self.runtime,
-                directory=self.config.metadata_log_dir or self.directory.path,
+                directory=metadata_directory,
                 cluster_id=self.cluster_id,
-                voters=voters_of(self.config),
+                voters=quorum_setup.voters_of(self.config),
+                directory_id=identity.directory_id,
+                own=own,
+                bootstrap=quorum_setup.bootstrap_of(self.config),
                 peers=self.peers,
                 on_change=self._changed,
                 on_failure=self._failed,
@@ -112,16 +125,20 @@ class Broker:
             self.lifecycle = BrokerLifecycle(self, directory_ids=(identity.directory_id,), endpoints=self._endpoints())
             self.controller_acceptor.start()
             self.controller.start()
-            await self._register()
+            if quorum_setup.is_controller(self.config):
+                self.controller_registrant.start()
+            if quorum_setup.is_broker(self.config):
+                await self._register()
         except BaseException:
             self.controller_acceptor.close()
             self.acceptor.close()
             self.directory.close(clean=False)
             raise
-        self.partitions.set_aside_strays(self.controller.image)
-        self.maintenance.start()
         self.leader_elections.start()
-        self.acceptor.start()
+        if quorum_setup.is_broker(self.config):
+            self.partitions.set_aside_strays(self.controller.image)
+            self.maintenance.start()
+            self.acceptor.start()
         logger.info("node %d of cluster %s serves at %s", self.node_id, self.cluster_id, self.addresses)
 
     async def _register(self) -> None:
@@ -138,7 +155,9 @@ class Broker:
 
     async def stop(self, *, hand_over: bool = True) -> None:
         """`hand_over` lets others lead what this broker leads; pointless where all of them stop together."""
-        await self.lifecycle.stop(hand_over=hand_over)
+        if quorum_setup.is_broker(self.config):
+            await self.lifecycle.stop(hand_over=hand_over)
+        await self.controller_registrant.stop()
         self.acceptor.close()
         self.transactions.close()
         self.groups.close()
@@ -184,15 +203,16 @@ class Broker:
     def _listen(self) -> None:
         for each in self.config.listeners:
             if each.listener_name in self.config.controller_listener_names:
-                self.controller_acceptor.listen(each.host, each.port)
+                host, port = self.controller_acceptor.listen(each.host, each.port)
+                self._controllers_bound.append(ListenerAddress(each.listener_name, each.host, port))
             else:
                 host, port = self.acceptor.listen(each.host, each.port)
                 self._bound.append(ListenerAddress(each.listener_name, host, port))
 
     @property
     def addresses(self) -> list[Address]:
-        """Where clients reach it, as bound, in the order of `listeners`."""
-        return [(each.host, each.port) for each in self._bound]
+        """Where clients reach it, as bound, in the order of `listeners`; of a controller alone, where others do."""
+        return [(each.host, each.port) for each in self._bound or self._controllers_bound]
 
     # What the metadata says
 
@@ -215,16 +235,16 @@ class Broker:
             logger.warning("a stored setting of brokers is left out: %s", complaint)
         self.acceptor.limits = limits_of(self.config)
         self.fetch_sessions.slots = self.config.max_incremental_fetch_session_cache_slots
+        now_ms = self.runtime.clock.monotonic_ms()
+        self.leader_throttle.changed(self.config.leader_replication_throttled_rate, now_ms)
+        self.fetchers.throttle.changed(self.config.follower_replication_throttled_rate, now_ms)
         self.partitions.reconfigure(self.config, image)
 
     def _address_of(self, node_id: BrokerId, purpose: str) -> Address | None:
         """Where another broker listens for brokers, or another voter for voters."""
         if purpose in TO_BROKERS:
             return self._broker_address(node_id)
-        for voter in self.config.controller_quorum_voters:
-            if voter.node_id == node_id:
-                return voter.host, voter.port
-        return None
+        return self.controller.quorum.address_of(node_id)
 
     def _broker_address(self, node_id: BrokerId) -> Address | None:
         known = self.controller.image.brokers.get(node_id)
@@ -243,6 +263,7 @@ class Broker:
         return tuple(
             Endpoint(each.listener_name, each.host, each.port, SECURITY_PROTOCOL_PLAINTEXT)
             for each in self.config.advertised_listeners or self._bound
+            if each.listener_name not in self.config.controller_listener_names
         )
 
 
@@ -256,21 +277,6 @@ def close_all(logs: Iterable[Log]) -> bool:
             logger.error("%s: cannot be closed, and will be recovered at the next start: %s", log.directory, error)
             all_closed = False
     return all_closed
-
-
-def cluster_id_of(config: BrokerConfig) -> str | None:
-    """Nodes that start a cluster together must agree on its id before they have met: it follows from the voters that
-    all of them name. None for a node alone: then chance may decide."""
-    if len(config.controller_quorum_voters) < 2:
-        return None
-    named = ",".join(sorted(str(voter) for voter in config.controller_quorum_voters))
-    return uuid_text(b"".join(crc32c(f"{part} {named}".encode()).to_bytes(4, "big") for part in range(4)))
-
-
-def voters_of(config: BrokerConfig) -> VoterSet:
-    """As configured; a node for which nothing is configured votes alone."""
-    ids = [voter.node_id for voter in config.controller_quorum_voters] or [config.node_id]
-    return VoterSet(Voter(ReplicaKey(voter_id)) for voter_id in ids)
 
 
 def limits_of(config: BrokerConfig) -> Limits:

@@ -5,6 +5,7 @@ Always holds: a fenced broker is not alive, leads nothing, and its replicas are 
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.metadata.image import (
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.server.broker import Broker
     from barnabas.server.context import RequestContext
 
+LOOK_AGAIN_SECONDS = 0.02
 WILDCARD_HOSTS = ("", "0.0.0.0", "::")
 
 
@@ -51,6 +53,18 @@ def _address(broker: Broker, context: RequestContext, registered: BrokerImage) -
     endpoint = registered.endpoints[0]
     host = context.local_address[0] if endpoint.host in WILDCARD_HOSTS else endpoint.host
     return host, endpoint.port
+
+
+def is_unsettled(broker: Broker) -> bool:
+    """Whether a broker that is held to be alive may have died just now, and its successors are about to be named."""
+    return any(is_alive(broker.controller.image, node_id) for node_id in broker.peers.in_doubt())
+
+
+async def settled(broker: Broker) -> None:
+    """A client whose connection broke asks at once who leads now. If it is told the dead leader's name again, it may be
+    long before it asks once more: so it is better told a little later. Doubts end soon, one way or the other."""
+    while is_unsettled(broker):
+        await asyncio.wait([broker.controller.quorum.news()], timeout=LOOK_AGAIN_SECONDS)
 
 
 def is_alive(image: MetadataImage, broker_id: BrokerId) -> bool:

@@ -31,21 +31,26 @@ from barnabas.errors import ErrorCode
 from barnabas.metadata.apply import ImageBuilder, apply
 from barnabas.metadata.delta import MetadataDelta, diff
 from barnabas.metadata.ids import new_uuid
-from barnabas.metadata.image import EMPTY, MetadataImage
+from barnabas.metadata.image import EMPTY, Endpoint, MetadataImage
 from barnabas.protocol.message import Message
-from barnabas.runtime.interfaces import Runtime
+from barnabas.runtime.interfaces import Address, Runtime
 from barnabas.server.metadata_log import MetadataLog, MetadataUnavailable
 from barnabas.server.peers import Peers
 from barnabas.server.quorum import FetchSizes, Quorum
+from barnabas.server.quorum_addresses import NOWHERE, OwnEndpoints
 from barnabas.server.sessions_watch import SessionsWatch
 from barnabas.server.snapshot_generator import SnapshotGenerator
-from barnabas.types import BrokerId, Offset
+from barnabas.server.voter_changes import VoterChanges
+from barnabas.types import ZERO_UUID, BrokerId, Offset, Uuid
 
 logger = logging.getLogger(__name__)
 
+SECURITY_PROTOCOL_PLAINTEXT = 0
 R = TypeVar("R")
 Commit = asyncio.Future[Exception | None]  # None once committed, else why it is not known to be
 
+DIAL_PAUSES_MS = (0, 10, 50)  # more than once: a dying process may close its listeners last
+DIAL_SECONDS_MAX = 1.0  # a broker whose connection broke is fenced before that anyway
 PENDING_SECONDS_MAX = 0.5  # for decisions under way when it stops; where the other voters are gone they never end
 
 
@@ -70,6 +75,9 @@ class ControllerService:
         cluster_id: str,
         voters: VoterSet,
         peers: Peers,
+        directory_id: Uuid = ZERO_UUID,
+        own: OwnEndpoints = NOWHERE,
+        bootstrap: tuple[Address, ...] = (),
         on_change: Callable[[MetadataDelta, MetadataImage], None],
         on_failure: Callable[[Exception], None],
         clean_shutdown: bool = False,
@@ -77,22 +85,28 @@ class ControllerService:
         self.image = EMPTY  # committed, and told to the broker
         self.placer = ReplicaPlacer(runtime.random)
         self.sessions = BrokerSessions(config.broker_session_timeout_ms)
-        self.sessions_watch = SessionsWatch(sessions=self.sessions, clock=runtime.clock, fence_one=self._fence_one)
+        self.sessions_watch = SessionsWatch(
+            sessions=self.sessions, clock=runtime.clock, fence_one=self._fence_one, is_gone=self._is_gone
+        )
         self.failure: Exception | None = None  # what ended it, where that was not `stop`
         self._stopped = False
-        self._incarnation_id = new_uuid(runtime.random)
+        self.incarnation_id = new_uuid(runtime.random)
+        self.own = own
         self._head: MetadataImage | None = None  # while this node leads: `image`, and what is pending upon it
         self._pending: deque[Pending] = deque()  # in the order of the log
         self._on_change = on_change
         self._on_failure = on_failure
         self._config = config
         self._runtime = runtime
-        self._log = MetadataLog.open(runtime.disk, directory, config, runtime.clock, clean_shutdown=clean_shutdown)
+        self._log = MetadataLog.open(
+            runtime.disk, directory, config, runtime.clock, voters=voters, clean_shutdown=clean_shutdown
+        )
         self.quorum = Quorum(
-            replica=ReplicaKey(config.node_id),
+            replica=ReplicaKey(config.node_id, directory_id),
             cluster_id=cluster_id,
-            voters=voters,
             log=self._log,
+            own=own,
+            bootstrap=bootstrap,
             timeouts=timeouts_of(config),
             sizes=FetchSizes(
                 config.controller_quorum_fetch_max_bytes, config.controller_quorum_fetch_snapshot_max_bytes
@@ -104,6 +118,7 @@ class ControllerService:
             on_committed=self._committed,
             on_failure=self._fail,
         )
+        self.voter_changes = VoterChanges(quorum=self.quorum, peers=peers, clock=runtime.clock)
         self.snapshots = SnapshotGenerator(log=self._log, config=config, runtime=runtime)
 
     @property
@@ -156,7 +171,10 @@ class ControllerService:
             self._head = self._head._replace(offset=end_offset - 1)
         if not self._head.features:
             self._append(bootstrap.records(self._config))
-        self._append(brokers.register_controller(self._head, self.node_id, self._incarnation_id, ()).records)
+        registered = self._head.controllers.get(self.node_id)
+        if registered is None or registered.incarnation_id != self.incarnation_id:
+            endpoints = tuple(Endpoint(*each, SECURITY_PROTOCOL_PLAINTEXT) for each in self.own.endpoints)
+            self._append(brokers.register_controller(self._head, self.node_id, self.incarnation_id, endpoints).records)
         self.sessions_watch.begin(self._head, own_id=self.node_id, suspect_id=self.quorum.lost_leader_id)
 
     async def _fence_one(self) -> BrokerId | None:
@@ -165,6 +183,24 @@ class ControllerService:
             lambda image, _offset: lifecycle.fence_expired(Electorate(image, self._config), self.sessions, now_ms),
             lambda _error: None,
         )
+
+    async def _is_gone(self, broker_id: BrokerId) -> bool:
+        """Whether nobody listens where the broker did. A host that does not answer says nothing about its process."""
+        broker = self.image.brokers.get(broker_id)
+        if broker is None or not broker.endpoints:
+            return False
+        endpoint = broker.endpoint(self._config.inter_broker_listener_name or "") or broker.endpoints[0]
+        for pause_ms in DIAL_PAUSES_MS:
+            await self._runtime.clock.sleep(pause_ms)
+            try:
+                dialling = self._runtime.network.connect(endpoint.host, endpoint.port)
+                socket = await asyncio.wait_for(dialling, DIAL_SECONDS_MAX)
+            except ConnectionRefusedError:
+                return True
+            except (OSError, TimeoutError):
+                return False
+            socket.close()
+        return False
 
     def _cease(self) -> None:
         self._head = None

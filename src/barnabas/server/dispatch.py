@@ -79,6 +79,7 @@ HANDLERS: Mapping[ApiKey, str] = MappingProxyType(
         ApiKey.DESCRIBE_TRANSACTIONS: "describe_transactions",
         ApiKey.LIST_TRANSACTIONS: "list_transactions",
         ApiKey.ALLOCATE_PRODUCER_IDS: "allocate_producer_ids",
+        ApiKey.CONTROLLER_REGISTRATION: "controller_registration",
         ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_group_heartbeat",
         ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_group_describe",
         ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "get_telemetry_subscriptions",
@@ -86,6 +87,9 @@ HANDLERS: Mapping[ApiKey, str] = MappingProxyType(
         ApiKey.ASSIGN_REPLICAS_TO_DIRS: "assign_replicas_to_dirs",
         ApiKey.LIST_CONFIG_RESOURCES: "list_config_resources",
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: "describe_topic_partitions",
+        ApiKey.ADD_RAFT_VOTER: "add_raft_voter",
+        ApiKey.REMOVE_RAFT_VOTER: "remove_raft_voter",
+        ApiKey.UPDATE_RAFT_VOTER: "update_raft_voter",
     }
 )
 
@@ -104,6 +108,8 @@ FORWARDED = frozenset(
         ApiKey.ALTER_CLIENT_QUOTAS,
         ApiKey.UPDATE_FEATURES,
         ApiKey.UNREGISTER_BROKER,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
     }
 )
 

@@ -35,7 +35,7 @@ class FetchWait:
         *,
         partitions: list[Partition],
         bytes_missing: int,
-        wait_ms_max: int,
+        wait_ms_max: float,
         answer: Callable[[], FetchResponse],
         clock: Clock,
         is_worth_it: Callable[[], bool] | None = None,

@@ -33,6 +33,7 @@ from barnabas.protocol.messages.fetch import (
 )
 from barnabas.replication.fetch_session import SESSION_ID_MAX
 from barnabas.replication.follower import Action, EpochEnd, next_step
+from barnabas.replication.throttle import Throttle
 from barnabas.runtime.interfaces import Clock, Timer
 from barnabas.server.partition import Partition
 from barnabas.server.peers import Peer, Peers
@@ -43,6 +44,8 @@ logger = logging.getLogger(__name__)
 PURPOSE = "replica-fetch"
 REST_MS_MIN = 10  # doubled with each failure in a row, up to replica.fetch.backoff.ms
 REQUESTS_IN_FLIGHT_MAX = 2
+NOT_REGISTERED = -1
+HOLD_MS_MAX = 500  # then who is throttled looks again: the rate may have changed
 FULL_EPOCH = 0  # begins a session
 FETCH_VERSION = 18
 
@@ -74,6 +77,7 @@ class Fetcher:
         peer: Peer,
         config: Callable[[], BrokerConfig],
         broker_epoch: Callable[[], int],
+        throttle: Throttle,
         clock: Clock,
     ) -> None:
         self.leader_id = leader_id
@@ -81,6 +85,7 @@ class Fetcher:
         self._peer = peer
         self._config = config
         self._broker_epoch = broker_epoch
+        self._throttle = throttle  # of all fetchers together
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._followed: dict[Key, Followed] = {}
@@ -146,6 +151,10 @@ class Fetcher:
 
     async def _run(self) -> None:
         """Connects, and again after whatever went wrong; the rest happens as answers come."""
+        while self._broker_epoch() == NOT_REGISTERED:
+            await self._clock.sleep(
+                REST_MS_MIN
+            )  # a leader must be able to tell this incarnation from the one before it
         while True:
             try:
                 connection = await self._peer.connected()
@@ -173,6 +182,7 @@ class Fetcher:
     def _pump(self) -> None:
         self._is_scheduled = False
         connection = self._connection
+        self._hold_back()
         if connection is None or not self._may_send():
             return
         config = self._config()
@@ -198,6 +208,16 @@ class Fetcher:
             self._lost.set_result(error)
 
     # Asking
+
+    def _hold_back(self) -> None:
+        """Who is not in sync, and whose turn has not come at the rate that was set, is not named yet."""
+        wait_ms = self._throttle.wait_ms(self._clock.monotonic_ms())
+        if wait_ms > 0:
+            for followed in tuple(self._moved):
+                partition = followed.partition
+                if partition.is_follower_throttled and self._node_id not in partition.in_sync:
+                    del self._moved[followed]
+                    self._rest_for(followed, min(wait_ms, HOLD_MS_MAX))
 
     def _request(self, number: int, config: BrokerConfig) -> FetchRequest:
         topics: dict[Uuid, FetchTopic] = {}
@@ -324,6 +344,8 @@ class Fetcher:
                 logger.warning("%s: cannot take the leader's records: %s", partition.name, info.error_message)
                 self._rest(followed)
                 return
+            if partition.is_follower_throttled:
+                self._throttle.copied(len(records), self._clock.monotonic_ms())
             (self._unsynced if partition.sync_due else self._moved)[followed] = None
         followed.failures = 0
         if partition.learn_offsets(data.high_watermark, data.log_start_offset) and followed not in self._unsynced:
@@ -348,9 +370,14 @@ class Fetcher:
         """The leader is silent about it until it is named again."""
         followed.failures = min(followed.failures + 1, 16)
         config = self._config()
-        rest_ms = min(REST_MS_MIN << (followed.failures - 1), config.replica_fetch_backoff_ms)
+        self._rest_for(followed, min(REST_MS_MIN << (followed.failures - 1), config.replica_fetch_backoff_ms))
+
+    def _rest_for(self, followed: Followed, rest_ms: float) -> None:
         due_ms = self._clock.monotonic_ms() + rest_ms
         heappush(self._resting, (due_ms, next(self._numbers), followed))
+        if self._rest_timer is not None and self._resting[0][0] == due_ms:
+            self._rest_timer.cancel()  # this one is due before the others
+            self._rest_timer = None
         if self._rest_timer is None:
             self._rest_timer = self._clock.call_later(rest_ms, self._rested)
 
@@ -382,6 +409,7 @@ class Fetchers:
         self._peers = peers
         self._config = config
         self._broker_epoch = broker_epoch
+        self.throttle = Throttle()
         self._clock = clock
         self._fetchers: dict[BrokerId, Fetcher] = {}
         self._leaders: dict[Partition, BrokerId] = {}  # whom each partition follows
@@ -398,6 +426,7 @@ class Fetchers:
                 peer=self._peers.get(partition.leader_id, PURPOSE),
                 config=self._config,
                 broker_epoch=self._broker_epoch,
+                throttle=self.throttle,
                 clock=self._clock,
             )
         self._leaders[partition] = partition.leader_id

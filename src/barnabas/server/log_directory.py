@@ -17,9 +17,11 @@ from collections.abc import Mapping
 
 from barnabas.config.topic import TopicConfig
 from barnabas.log import checkpoint
-from barnabas.log.checkpoint import CheckpointError, MetaProperties
+from barnabas.log.checkpoint import MetaProperties
 from barnabas.log.log import Log
 from barnabas.log.open_segments import OpenSegments
+from barnabas.log.recovery import read_topic_id
+from barnabas.log.segment import LOG_SUFFIX
 from barnabas.metadata.ids import new_uuid
 from barnabas.runtime.interfaces import Lock, Runtime
 from barnabas.types import Offset, TopicPartition, Uuid, uuid_text
@@ -77,6 +79,11 @@ class LogDirectory:
         self._high_watermarks = self._read_offsets(checkpoint.HIGH_WATERMARK_FILE_NAME)
         self._remove_deleted()
 
+    @property
+    def is_identified(self) -> bool:
+        """Whether it belongs to a node already."""
+        return self._runtime.disk.exists(self._file(checkpoint.META_PROPERTIES_FILE_NAME))
+
     def identify(self, node_id: int, cluster_id: str | None = None) -> MetaProperties:
         """Reads who owns the directory, or makes it this node's where nobody does."""
         disk = self._runtime.disk
@@ -111,16 +118,11 @@ class LogDirectory:
         """Opens the partition's log, or makes it; recovers it first where the last end was not a clean one."""
         disk = self._runtime.disk
         directory = self._file(name.directory_name)
-        if disk.exists(directory) and self._topic_id(directory) not in (None, topic_id):
+        if self._is_stray(directory, topic_id):
             self._set_aside(name.directory_name, STRAY_SUFFIX)  # a topic of the same name that was deleted meanwhile
         if not disk.exists(directory):
             self._forget_offsets(name)
-        if self._topic_id(directory) is None:
             disk.make_directories(directory)
-            # Not synced: a crash that takes it loses nothing, for the metadata log knows the id as well.
-            file = disk.open(f"{directory}/{checkpoint.PARTITION_METADATA_FILE_NAME}")
-            file.write(0, checkpoint.encode_partition_metadata(topic_id))
-            file.close()
         return Log.open(
             disk,
             directory,
@@ -129,6 +131,7 @@ class LogDirectory:
             recovery_point=self._recovery_points.get(name, 0),
             log_start_offset=self._log_start_offsets.get(name, 0),
             clean_shutdown=self.was_clean,
+            topic_id=topic_id,
             open_segments=self._open_segments,
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
@@ -212,15 +215,20 @@ class LogDirectory:
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
 
-    def _topic_id(self, directory: str) -> Uuid | None:
-        """None where the file is missing, or where a crash has torn it."""
-        path = f"{directory}/{checkpoint.PARTITION_METADATA_FILE_NAME}"
-        if not self._runtime.disk.exists(path):
-            return None
-        try:
-            return checkpoint.decode_partition_metadata(self._runtime.disk.read_bytes(path), path)
-        except CheckpointError:
-            return None
+    def _is_stray(self, directory: str, topic_id: Uuid) -> bool:
+        """Whether another topic lies there.
+
+        The id is synced with the first records. So records without one were not synced, nobody counts on them, and they
+        may belong to a topic of that name which is gone.
+        """
+        disk = self._runtime.disk
+        if not disk.exists(directory):
+            return False
+        known = read_topic_id(disk, directory)
+        if known is not None:
+            return known != topic_id
+        entries = disk.list_directory(directory)
+        return any(entry.endswith(LOG_SUFFIX) and disk.size(f"{directory}/{entry}") > 0 for entry in entries)
 
     def _set_aside(self, directory_name: str, suffix: str) -> str:
         """Renames the directory to `<name>.<id><suffix>`, as Kafka does, within what a file system allows."""

@@ -20,8 +20,10 @@ from barnabas.config.broker import BrokerConfig
 from barnabas.config.topic import TopicConfig
 from barnabas.consensus import quorum_records, snapshot_file
 from barnabas.consensus.messages import NO_LEADER, LogEnd
+from barnabas.consensus.quorum_records import KRaftVersion
 from barnabas.consensus.raft import Election
 from barnabas.consensus.snapshot_file import InvalidSnapshot, SnapshotHead
+from barnabas.consensus.voter_history import VoterHistory
 from barnabas.consensus.voters import ReplicaKey, VoterSet
 from barnabas.errors import ErrorCode
 from barnabas.log import checkpoint
@@ -34,7 +36,7 @@ from barnabas.protocol.metadata_records import decode_record, encode_record
 from barnabas.protocol.record_batch import BatchHeader, Record, decode_records, encode_batch, read_header
 from barnabas.runtime.interfaces import Clock, Disk
 from barnabas.server.snapshot_files import PartialSnapshot, SnapshotFiles
-from barnabas.types import BrokerId, LeaderEpoch, Offset
+from barnabas.types import ZERO_UUID, BrokerId, LeaderEpoch, Offset
 
 DIRECTORY_NAME = f"{METADATA_TOPIC}-0"
 READ_BYTES = 1 << 20  # of the log at a time: bounds what a replay holds in memory
@@ -59,7 +61,9 @@ class MetadataUnavailable(Exception):
 
 
 class MetadataLog:
-    def __init__(self, disk: Disk, directory: str, log: Log, clock: Clock, config: BrokerConfig) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, log: Log, clock: Clock, config: BrokerConfig, voters: VoterSet
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self._log = log
@@ -68,11 +72,21 @@ class MetadataLog:
         self._snapshots = SnapshotFiles(disk, directory)
         self._leader_epoch: LeaderEpoch = -1  # while this node leads
         self._begin_at_snapshot()
+        self.voter_history = VoterHistory(voters)  # as the log says to its end, committed or not
+        self._replay_voters()
 
     @classmethod
     def open(
-        cls, disk: Disk, parent_directory: str, config: BrokerConfig, clock: Clock, *, clean_shutdown: bool
+        cls,
+        disk: Disk,
+        parent_directory: str,
+        config: BrokerConfig,
+        clock: Clock,
+        *,
+        voters: VoterSet,
+        clean_shutdown: bool,
     ) -> "MetadataLog":
+        """`voters` are those of the configuration; they count where the log knows of no others."""
         directory = f"{parent_directory}/{DIRECTORY_NAME}"
         log = Log.open(
             disk,
@@ -84,7 +98,7 @@ class MetadataLog:
             clean_shutdown=clean_shutdown,
             topic_id=METADATA_TOPIC_ID,
         )
-        return cls(disk, directory, log, clock, config)
+        return cls(disk, directory, log, clock, config, voters)
 
     def _begin_at_snapshot(self) -> None:
         """A crash may have come between a snapshot and the cut that it allows, or takes the place of."""
@@ -101,6 +115,19 @@ class MetadataLog:
             self._snapshots.forget_before(needed)
             log.high_watermark = needed.end_offset
             log.delete_records_before(needed.end_offset)
+
+    def _replay_voters(self) -> None:
+        oldest = self._snapshots.oldest
+        if oldest is not None and oldest.end_offset == self._log.log_start_offset:
+            self.voter_history.restart(oldest.end_offset, self._decode(oldest)[0])
+        for view, position, header in self._views(self._log.log_start_offset, self._log.log_end_offset):
+            if header.is_control:
+                self._heed(view, position)
+
+    def _heed(self, view: memoryview, position: int) -> None:
+        """A control batch that is in the log now."""
+        for record in decode_records(view, position):
+            self.voter_history.appended(record.offset, quorum_records.decode(record.key, record.value))
 
     def _restart_at(self, snapshot: LogEnd) -> None:
         self._log.truncate_fully_and_start_at(snapshot.end_offset, self._clock.now_ms())
@@ -138,6 +165,9 @@ class MetadataLog:
     def snapshot(self) -> LogEnd | None:
         return self._snapshots.latest
 
+    def may_vote(self, replica: ReplicaKey, committed: Offset) -> bool:
+        return self.voter_history.may_vote(replica, committed)
+
     def end_of_epoch(self, epoch: LeaderEpoch) -> LogEnd:
         found = LogEnd(*self._log.end_offset_for_epoch(epoch))
         # An epoch older than the log ends, for all that the log knows, where its oldest snapshot does.
@@ -158,8 +188,9 @@ class MetadataLog:
             leader_id=election.leader_id,
             leader_epoch=election.epoch,
             voted_id=-1 if election.voted is None else election.voted.id,
+            voted_directory_id=ZERO_UUID if election.voted is None else election.voted.directory_id,
             voters=voters.ids,
-            version=0,
+            version=min(self.voter_history.kraft_version, 1),
         )
         path = self._file(checkpoint.QUORUM_STATE_FILE_NAME)
         self._disk.write_atomically(path, checkpoint.encode_quorum_state(state))
@@ -172,6 +203,11 @@ class MetadataLog:
 
     def batches(self, offset: Offset, end_offset: Offset) -> Iterator[tuple[BatchHeader, list[Any]]]:
         """Batches with their records. Control batches have none: they speak of the quorum, not of the cluster."""
+        for view, position, header in self._views(offset, end_offset):
+            yield header, [] if header.is_control else _records(view, position)
+
+    def _views(self, offset: Offset, end_offset: Offset) -> Iterator[tuple[memoryview, int, BatchHeader]]:
+        """Each batch as the place where it stands in some bytes."""
         assert offset >= self._log.log_start_offset, f"what was before {self._log.log_start_offset} is in a snapshot"
         while offset < end_offset:
             found = self._log.read(offset, READ_BYTES, end_offset)
@@ -180,7 +216,7 @@ class MetadataLog:
             position = 0
             for header in _whole_batches(view):
                 if header.base_offset >= offset:
-                    yield header, [] if header.is_control else _records(view, position)
+                    yield view, position, header
                 position += header.size_bytes
                 offset = max(offset, header.next_offset)
 
@@ -190,7 +226,16 @@ class MetadataLog:
         """From here on this node appends, in this epoch; the log says so."""
         assert epoch > self.end.last_epoch
         self._leader_epoch = epoch
-        self._append([quorum_records.leader_change(leader_id, voters, voters.ids)], control=True)
+        pairs = [quorum_records.leader_change(leader_id, voters, voters.ids)]
+        history = self.voter_history
+        if history.kraft_version > 0 and history.offset < 0:
+            # They came with the directory. Who joins later has only the log to learn them from.
+            pairs += [quorum_records.encode(KRaftVersion(history.kraft_version)), quorum_records.encode(voters)]
+        self._append(pairs, control=True)
+
+    def append_voters(self, voters: VoterSet) -> Offset:
+        """They count from here on; the end offset."""
+        return self._append([quorum_records.encode(voters)], control=True)
 
     def append(self, records: Sequence[Message]) -> Offset:
         """The end offset. OSError leaves the log as it was."""
@@ -209,6 +254,8 @@ class MetadataLog:
         info = self._log.append_as_leader(memoryview(batch), self._leader_epoch, now_ms, AppendOrigin.COORDINATOR)
         assert info.error == ErrorCode.NONE, info
         assert info.end_offset == base_offset + len(pairs)
+        if control:
+            self._heed(memoryview(batch), 0)
         return info.end_offset
 
     def append_from_leader(self, batches: memoryview) -> None:
@@ -216,9 +263,15 @@ class MetadataLog:
         info = self._log.append_as_follower(batches, self._clock.now_ms())
         if info.error != ErrorCode.NONE:
             raise OSError(errno.EIO, f"the leader sent what cannot be appended: {info.error_message}", self._directory)
+        position = 0
+        for header in _whole_batches(batches):
+            if header.is_control:
+                self._heed(batches, position)
+            position += header.size_bytes
 
     def truncate_to(self, offset: Offset) -> None:
         self._log.truncate_to(offset, self._clock.now_ms())
+        self.voter_history.truncate_to(self._log.log_end_offset)
 
     def committed(self, end_offset: Offset) -> None:
         self._log.high_watermark = end_offset
@@ -236,12 +289,15 @@ class MetadataLog:
         """The latest one, with its records."""
         latest = self._snapshots.latest
         assert latest is not None
-        try:
-            head, values = snapshot_file.decode(memoryview(self._snapshots.read_bytes(latest)))
-        except InvalidSnapshot as problem:
-            path = self._file(snapshot_file.file_name(latest))
-            raise MetadataUnavailable(f"{path} is damaged: {problem}") from problem
+        head, values = self._decode(latest)
         return latest, head, (decode_record(value) for value in values)
+
+    def _decode(self, snapshot: LogEnd) -> tuple[SnapshotHead, Iterator[bytes]]:
+        try:
+            return snapshot_file.decode(memoryview(self._snapshots.read_bytes(snapshot)))
+        except InvalidSnapshot as problem:
+            path = self._file(snapshot_file.file_name(snapshot))
+            raise MetadataUnavailable(f"{path} is damaged: {problem}") from problem
 
     def snapshot_size_bytes(self, snapshot: LogEnd) -> int | None:
         """None where there is no such snapshot. The one that a directory was formatted with is nobody else's."""
@@ -266,6 +322,7 @@ class MetadataLog:
         assert snapshot.end_offset > self._log.high_watermark
         self._snapshots.finished(snapshot)
         self._restart_at(snapshot)
+        self.voter_history.restart(snapshot.end_offset, self._decode(snapshot)[0])
 
     def clean(self) -> bool:
         """Cuts off what a later snapshot holds too, as far as `metadata.max.retention.*` want it gone.
@@ -279,16 +336,15 @@ class MetadataLog:
                 break
             self._log.delete_old_segments(now_ms)
             self._snapshots.forget_before(following)
+            self.voter_history.forget_before(following.end_offset)
         self._log.delete_files_due(now_ms)
         return len(self._snapshots.ids) > 1 or self._log.next_file_deletion_ms is not None
 
     def _may_forget(self, oldest: LogEnd, now_ms: int) -> bool:
-        if oldest.end_offset == 0:
-            return True  # what a directory was formatted with has long been in the log
         sizes_bytes = sum(self._snapshots.size_bytes(each) for each in self._snapshots.ids)
         if 0 <= self._config.metadata_max_retention_bytes < self._log.size_bytes + sizes_bytes:
             return True
-        head, _values = snapshot_file.decode(memoryview(self._snapshots.read_bytes(oldest)))
+        head, _values = self._decode(oldest)
         return 0 <= self._config.metadata_max_retention_ms < now_ms - head.last_contained_ms
 
     # Details

@@ -113,6 +113,8 @@ class Partition:
         self._deletion_waiters: list[Waiter] = []  # who waits for the other replicas to begin at an offset
         self._cluster = cluster
         self._runtime = runtime
+        self.is_leader_throttled = False  # what this broker gives, while who takes it is not in sync
+        self.is_follower_throttled = False  # what this broker takes, while it is not in sync
         self.closed = False
         self._broken = False  # a sync has failed
         self._sync_task: asyncio.Task[None] | None = None  # while the watermark follows syncs
@@ -217,13 +219,13 @@ class Partition:
         """A new leader's watermark may be behind what its predecessor has shown, until the followers have asked."""
         return self._leader is None or self.log.high_watermark >= self._leader.epoch_start_offset
 
-    def replicas_beyond(self, offset: Offset) -> list[tuple[Offset, BrokerId]]:
-        """Followers that have reached the offset, as far as they have told: how far each is, and who."""
+    def replicas_with(self, offset: Offset) -> list[tuple[Offset, BrokerId]]:
+        """Followers in sync whose logs have the offset, as far as they have told: how far each is, and who."""
         leader = self._leader
         if leader is None:
             return []
-        ends = [(leader.end_offset_of(replica), replica) for replica in self.replicas if replica != leader.leader_id]
-        return [(end_offset, replica) for end_offset, replica in ends if end_offset >= offset]
+        followers = [(replica, leader.range_of(replica)) for replica in leader.in_sync if replica != leader.leader_id]
+        return [(end, replica) for replica, (start, end) in followers if 0 <= start <= offset <= end]
 
     @property
     def has_followers(self) -> bool:
@@ -251,9 +253,9 @@ class Partition:
         if leader is not None:
             if self._deletion_waiters:
                 self._release_deletion_waiters()
-            self._take(leader.tick(self._runtime.clock.monotonic_ms()))
             if leader.in_sync_wanted is not None:
                 self._cluster.ask_in_sync(self)  # again, where an answer got lost
+            self._take(leader.tick(self._runtime.clock.monotonic_ms()))
 
     def in_sync_answered(
         self, *, leader_epoch: LeaderEpoch, partition_epoch: int, in_sync: tuple[BrokerId, ...]

@@ -17,6 +17,7 @@ from barnabas.log.log import Log
 from barnabas.metadata.delta import MetadataDelta, TopicDelta
 from barnabas.metadata.image import EMPTY, NO_LEADER, MetadataImage, PartitionImage, ResourceType, TopicImage
 from barnabas.replication.leader import ANY_BROKER_EPOCH
+from barnabas.replication.throttle import is_throttled
 from barnabas.runtime.interfaces import Runtime
 from barnabas.server.alter_partition import InSyncChanges
 from barnabas.server.fetcher import Fetchers
@@ -143,7 +144,15 @@ class Partitions:
             cluster=self,
             runtime=self._runtime,
         )
+        self._set_throttles(partition)
         return partition
+
+    def _set_throttles(self, partition: Partition) -> None:
+        config, index = partition.config, partition.name.partition
+        partition.is_leader_throttled = is_throttled(config.leader_replication_throttled_replicas, index, self.node_id)
+        partition.is_follower_throttled = is_throttled(
+            config.follower_replication_throttled_replicas, index, self.node_id
+        )
 
     def _give(self, partition: Partition, state: PartitionImage) -> None:
         """To whom the metadata gives it: to this broker, to the fetcher of another, or for the time being to nobody."""
@@ -179,6 +188,7 @@ class Partitions:
         for partition in self._by_name[topic].values():
             partition.log.update_config(config)
             partition.log.producer_id_expiration_ms = self._config.producer_id_expiration_ms
+            self._set_throttles(partition)
             partition.reconfigured()
 
     def _topic_config(self, topic: str, image: MetadataImage) -> TopicConfig:

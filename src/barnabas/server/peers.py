@@ -23,6 +23,7 @@ REQUEST_TIMEOUT_MS = 2000  # quorum.request.timeout.ms
 CONNECT_TIMEOUT_MS = 1000
 BACKOFF_MS = 20
 BACKOFF_MS_MAX = 500
+DOUBT_MS = 1000  # a controller that lives has decided by then whether a broker does
 
 
 class Peer:
@@ -35,13 +36,15 @@ class Peer:
         runtime: Runtime,
         client_id: str,
         buffers: FrameBuffers,
-        on_lost: Callable[[], None] | None = None,
+        on_lost: Callable[[], None],
+        on_answer: Callable[[], None],
     ) -> None:
         self._address = address  # asked at each connection: nodes move
         self._runtime = runtime
         self._client_id = client_id
         self._buffers = buffers
         self._on_lost = on_lost
+        self._on_answer = on_answer
         self._connection: ClientConnection | None = None
         self._connecting: asyncio.Task[ClientConnection] | None = None
         self._failures = 0
@@ -61,6 +64,7 @@ class Peer:
     def succeeded(self) -> None:
         """The node answers: the next connection may be made at once."""
         self._failures = 0
+        self._on_answer()
 
     def close(self) -> None:
         self._closed = True
@@ -106,7 +110,7 @@ class Peer:
 
     def _lost(self) -> None:
         self._connection = None
-        if self._on_lost is not None and not self._closed:
+        if not self._closed:
             self._on_lost()
 
 
@@ -127,19 +131,40 @@ class Peers:
         self._address_of = address_of
         self._buffers = FrameBuffers()
         self._peers: dict[tuple[BrokerId, str], Peer] = {}
+        self._lost_ms: dict[BrokerId, float] = {}  # when a connection broke, where no answer came since
 
     def get(self, node_id: BrokerId, purpose: str, on_lost: Callable[[], None] | None = None) -> Peer:
         """`purpose` names the connection; it is also what the other node sees as the client's id."""
         peer = self._peers.get((node_id, purpose))
         if peer is None:
+
+            def lost() -> None:
+                self._lost_ms[node_id] = self._runtime.clock.monotonic_ms()
+                if on_lost is not None:
+                    on_lost()
+
             peer = self._peers[node_id, purpose] = Peer(
                 address=lambda: self._address_of(node_id, purpose),
                 runtime=self._runtime,
                 client_id=f"barnabas-{self._node_id}-{purpose}",
                 buffers=self._buffers,
-                on_lost=on_lost,
+                on_lost=lost,
+                on_answer=lambda: self._answered(node_id),
             )
         return peer
+
+    def _answered(self, node_id: BrokerId) -> None:
+        """It lives. That a connection can be made says nothing: a dying process may close its listeners last."""
+        if self._lost_ms:
+            self._lost_ms.pop(node_id, None)
+
+    def in_doubt(self) -> list[BrokerId]:
+        """Nodes of which a connection broke a moment ago: they may be dead, though nobody has said so yet."""
+        if not self._lost_ms:
+            return []
+        since_ms = self._runtime.clock.monotonic_ms() - DOUBT_MS
+        self._lost_ms = {node_id: lost_ms for node_id, lost_ms in self._lost_ms.items() if lost_ms > since_ms}
+        return list(self._lost_ms)
 
     def forget(self, node_id: BrokerId, purpose: str) -> None:
         peer = self._peers.pop((node_id, purpose), None)

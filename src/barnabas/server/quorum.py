@@ -35,12 +35,14 @@ from barnabas.consensus.messages import (
 )
 from barnabas.consensus.raft import Output, Raft, Timeouts
 from barnabas.consensus.snapshot_file import InvalidSnapshot
+from barnabas.consensus.voter_history import VoterHistory
 from barnabas.consensus.voters import ReplicaKey, VoterSet
 from barnabas.protocol.message import Message
-from barnabas.runtime.interfaces import Runtime, Timer
+from barnabas.runtime.interfaces import Address, Runtime, Timer
 from barnabas.server import quorum_messages
 from barnabas.server.metadata_log import MetadataLog
 from barnabas.server.peers import Peers
+from barnabas.server.quorum_addresses import OwnEndpoints, QuorumAddresses
 from barnabas.server.snapshot_files import PartialSnapshot
 from barnabas.types import BrokerId, LeaderEpoch, Offset
 
@@ -64,8 +66,9 @@ class Quorum:
         *,
         replica: ReplicaKey,
         cluster_id: str,
-        voters: VoterSet,
         log: MetadataLog,
+        own: OwnEndpoints,
+        bootstrap: tuple[Address, ...],
         timeouts: Timeouts,
         sizes: FetchSizes,
         peers: Peers,
@@ -75,6 +78,8 @@ class Quorum:
         on_committed: Callable[[Offset], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
+        self.own = own
+        self.addresses = QuorumAddresses(bootstrap, own.listener)
         self._cluster_id = cluster_id
         self._log = log
         self._peers = peers
@@ -88,7 +93,7 @@ class Quorum:
         self._on_failure = on_failure
         self.raft = Raft(
             replica=replica,
-            voters=voters,
+            voters=log.voter_history.voters,
             election=log.read_election(),
             log=log,
             timeouts=timeouts,
@@ -123,6 +128,22 @@ class Quorum:
     @property
     def high_watermark(self) -> Offset:
         return self.raft.high_watermark
+
+    @property
+    def voter_history(self) -> VoterHistory:
+        return self._log.voter_history
+
+    def address_of(self, node_id: BrokerId) -> Address | None:
+        """Where a member of the quorum listens for the others, as far as this node has heard."""
+        return self.addresses.of(node_id, self.raft.voters)
+
+    def leader_endpoint(self) -> tuple[tuple[BrokerId, Address], ...]:
+        """For those who asked the wrong node. Empty where none is known."""
+        leader_id = self.raft.leader_id
+        if self.is_leader and self.own.endpoints:
+            return ((leader_id, (self.own.endpoints[0].host, self.own.endpoints[0].port)),)
+        address = None if leader_id == NO_LEADER else self.address_of(leader_id)
+        return () if address is None else ((leader_id, address),)
 
     def news(self) -> "asyncio.Future[None]":
         """Ends at the next change: of role or epoch, of the log's end, of the high watermark. Shared; do not cancel."""
@@ -173,6 +194,7 @@ class Quorum:
             self._log.write_election(output.persist, self.raft.voters)
         if output.truncate_to is not None:
             self._log.truncate_to(output.truncate_to)
+            self._heed_voters()
         if output.cease:
             self._on_cease()
         if output.lead:
@@ -182,6 +204,8 @@ class Quorum:
         if output.high_watermark is not None:
             self._log.committed(output.high_watermark)
             self._on_committed(output.high_watermark)
+            if self.voter_history.offset < output.high_watermark:
+                self._carry_out(self.raft.voters_committed(self._clock.monotonic_ms()))
         for send in output.send:
             task = asyncio.ensure_future(self._send(send))
             self._sends[task] = None
@@ -191,6 +215,12 @@ class Quorum:
             self._known = known
             self._tell()
         self._set_timer()
+
+    def _heed_voters(self) -> None:
+        """The log has grown or was cut: perhaps others vote now."""
+        if self.voter_history.voters != self.raft.voters:
+            logger.info("%s vote now", self.voter_history.voters)
+            self._carry_out(self.raft.voters_changed(self.voter_history.voters, self._clock.monotonic_ms()))
 
     def _tell(self) -> None:
         news, self._news = self._news, asyncio.get_running_loop().create_future()
@@ -213,12 +243,13 @@ class Quorum:
 
     async def _send(self, send: Send) -> None:
         peer = self._peers.get(send.to, ELECTION_PURPOSE)
-        request = quorum_messages.encode(send.message, self._cluster_id)
+        request = quorum_messages.encode(send.message, self._cluster_id, self.own)
         try:
             response = await peer.request(request)
         except ConnectionLost as error:
             logger.debug("no answer from voter %d: %s", send.to, error)
             return
+        self.addresses.learn(quorum_messages.endpoints_in(response))
         if isinstance(send.message, VoteRequest):
             answer = quorum_messages.decode_vote_response(response)
             now_ms = self._clock.monotonic_ms()
@@ -233,6 +264,15 @@ class Quorum:
         """One batch in the leader's epoch; its end offset. It counts once the high watermark has passed it."""
         assert self.is_leader
         end_offset = self._log.append(records)
+        self._tell()
+        self._sync_soon()
+        return end_offset
+
+    def append_voters(self, voters: VoterSet) -> Offset:
+        """As `append`; they count from now on."""
+        assert self.is_leader
+        end_offset = self._log.append_voters(voters)
+        self._heed_voters()
         self._tell()
         self._sync_soon()
         return end_offset
@@ -289,8 +329,9 @@ class Quorum:
         """The leader, or where none is known somebody who may know it."""
         if self.raft.leader_id != NO_LEADER:
             return self.raft.leader_id
-        others = self.raft.voters.others(self.raft.replica.id)
-        return self._runtime.random.choice(others).key.id if others else None
+        others = tuple(voter.key.id for voter in self.raft.voters.others(self.raft.replica.id))
+        others += self.addresses.bootstrap_ids
+        return self._runtime.random.choice(others) if others else None
 
     async def _fetch(self, target: BrokerId, position: FetchPosition) -> None:
         peer = self._peers.get(target, FETCH_PURPOSE, lambda: self._lost(target))
@@ -299,6 +340,7 @@ class Quorum:
         )
         response = await peer.request(request, FETCH_WAIT_MS_MAX + self._timeouts.fetch_ms)
         verdict, records = quorum_messages.decode_fetch_response(response)
+        self.addresses.learn(quorum_messages.endpoints_in(response))
         if target == self.lost_leader_id:
             self.lost_leader_id = NO_LEADER  # it lives
         if self.raft.fetch_position() != position:
@@ -312,6 +354,7 @@ class Quorum:
             return  # what this log holds is not the leader's: none of it may count
         if records:
             self._log.append_from_leader(records)
+            self._heed_voters()
             await self._runtime.offload(self._log.sync)
         if self.raft.epoch == verdict.epoch and self.raft.leader_id == target:
             self._perform(self.raft.appended(verdict.high_watermark))
@@ -355,6 +398,7 @@ class Quorum:
         partial.publish()
         self._partial = None
         self._log.install_snapshot(partial.snapshot)
+        self._heed_voters()
         logger.info("the metadata log begins anew at offset %d", partial.snapshot.end_offset)
         self._perform(self.raft.snapshot_installed())
 

@@ -51,4 +51,5 @@ def _respond(broker: Broker, position: FetchPosition, verdict: FetchVerdict, siz
     log = broker.controller.log
     plain = verdict.error == ErrorCode.NONE and verdict.diverging is None and verdict.snapshot is None
     records = log.read(position.offset, size_bytes_max) if plain else None
-    return quorum_messages.fetch_response(verdict, log.start_offset, records or b"")
+    told = () if plain else broker.controller.quorum.leader_endpoint()
+    return quorum_messages.fetch_response(verdict, log.start_offset, records or b"", told)

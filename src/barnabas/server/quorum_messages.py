@@ -1,5 +1,7 @@
 """Between the plain values of `consensus.messages` and Kafka's messages for the partition of the metadata log."""
 
+from typing import Any
+
 from barnabas.consensus.messages import (
     NO_LEADER,
     BeginEpochRequest,
@@ -17,15 +19,38 @@ from barnabas.errors import ErrorCode
 from barnabas.metadata.topic_names import METADATA_TOPIC, METADATA_TOPIC_ID
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages import begin_quorum_epoch, end_quorum_epoch, fetch, fetch_snapshot, vote
-from barnabas.types import NO_LEADER_EPOCH, Offset
+from barnabas.runtime.interfaces import Address
+from barnabas.server.quorum_addresses import OwnEndpoints
+from barnabas.types import NO_LEADER_EPOCH, BrokerId, Offset
 
 
-def encode(message: VoteRequest | BeginEpochRequest | EndEpochRequest, cluster_id: str) -> Message:
+def encode(message: VoteRequest | BeginEpochRequest | EndEpochRequest, cluster_id: str, own: OwnEndpoints) -> Message:
+    """`own` is what a leader tells of itself."""
     if isinstance(message, VoteRequest):
         return _encode_vote(message, cluster_id)
     if isinstance(message, BeginEpochRequest):
-        return _encode_begin(message, cluster_id)
-    return _encode_end(message, cluster_id)
+        begin = _encode_begin(message, cluster_id)
+        begin.leader_endpoints = [
+            begin_quorum_epoch.LeaderEndpoint(name=each.listener, host=each.host, port=each.port)
+            for each in own.endpoints
+        ]
+        return begin
+    end = _encode_end(message, cluster_id)
+    end.leader_endpoints = [
+        end_quorum_epoch.LeaderEndpoint(name=each.listener, host=each.host, port=each.port) for each in own.endpoints
+    ]
+    return end
+
+
+def endpoints_in(response: Any) -> dict[BrokerId, Address]:
+    """Where the leader is, as an answer says."""
+    return {each.node_id: (each.host, each.port) for each in response.node_endpoints or ()}
+
+
+def leader_endpoints_in(request: Any, leader_id: BrokerId, listener: str) -> dict[BrokerId, Address]:
+    """Where the leader that sends a request is, as it says itself."""
+    told = [(each.host, each.port) for each in request.leader_endpoints or () if each.name == listener]
+    return {leader_id: told[0]} if told else {}
 
 
 def _encode_vote(request: VoteRequest, cluster_id: str) -> vote.VoteRequest:
@@ -138,7 +163,12 @@ def decode_fetch(request: fetch.FetchRequest) -> tuple[FetchPosition, Offset]:
     return position, partition.high_watermark
 
 
-def fetch_response(verdict: FetchVerdict, log_start_offset: Offset, records: object) -> fetch.FetchResponse:
+def fetch_response(
+    verdict: FetchVerdict,
+    log_start_offset: Offset,
+    records: object,
+    leader_endpoint: tuple[tuple[BrokerId, Address], ...],
+) -> fetch.FetchResponse:
     data = fetch.PartitionData(
         partition_index=0,
         error_code=verdict.error,
@@ -154,7 +184,12 @@ def fetch_response(verdict: FetchVerdict, log_start_offset: Offset, records: obj
         )
     if verdict.snapshot is not None:
         data.snapshot_id = fetch.SnapshotId(end_offset=verdict.snapshot.end_offset, epoch=verdict.snapshot.last_epoch)
-    return fetch.FetchResponse(responses=[fetch.FetchableTopicResponse(topic_id=METADATA_TOPIC_ID, partitions=[data])])
+    return fetch.FetchResponse(
+        responses=[fetch.FetchableTopicResponse(topic_id=METADATA_TOPIC_ID, partitions=[data])],
+        node_endpoints=[
+            fetch.NodeEndpoint(node_id=node_id, host=host, port=port) for node_id, (host, port) in leader_endpoint
+        ],
+    )
 
 
 def decode_fetch_response(response: fetch.FetchResponse) -> tuple[FetchVerdict, memoryview]:

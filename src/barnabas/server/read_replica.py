@@ -1,6 +1,6 @@
 """From which replica a consumer had better read (KIP-392): one in its own rack, where `replica.selector.class` says so.
 
-Always holds: only a leader sends a consumer elsewhere, and only to a live replica that has the offset it wants.
+Always holds: only a leader sends a consumer elsewhere, and only to a live replica in sync that has the offset it wants.
 """
 
 from barnabas.metadata.image import MetadataImage
@@ -16,7 +16,7 @@ def preferred(partition: Partition, image: MetadataImage, rack: str, fetch_offse
         return NOWHERE_ELSE
     near = [
         (end_offset, -replica)
-        for end_offset, replica in partition.replicas_beyond(fetch_offset)
+        for end_offset, replica in partition.replicas_with(fetch_offset)
         if _rack_of(image, replica) == rack
     ]
     return -max(near)[1] if near else NOWHERE_ELSE

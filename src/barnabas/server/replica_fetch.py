@@ -100,7 +100,7 @@ class ReplicaPosition:
 
 
 class ReplicaSession:
-    __slots__ = ("broker_epoch", "epoch", "id", "positions", "ready", "replica_id", "wait")
+    __slots__ = ("broker_epoch", "epoch", "id", "is_throttled", "positions", "ready", "replica_id", "wait")
 
     def __init__(self, session_id: int, replica_id: BrokerId, broker_epoch: int) -> None:
         self.id = session_id  # 0: for one request only
@@ -109,6 +109,7 @@ class ReplicaSession:
         self.broker_epoch = broker_epoch
         self.positions: dict[Key, ReplicaPosition] = {}
         self.ready: dict[ReplicaPosition, None] = {}  # those with something to tell, longest waiting first
+        self.is_throttled = False  # something is ready that may not go yet
         self.wait: FetchWait | None = None  # the request that is not answered yet
 
     def name(self, request: FetchRequest) -> None:
@@ -194,6 +195,11 @@ def handle(
     if isinstance(session, ErrorCode):
         return FetchResponse(error_code=session)
     answers, size_bytes, urgent = read_ready(broker, session, request.max_bytes)
+    wait_ms_max: float = request.max_wait_ms
+    if answers:
+        wait_ms_max = min(wait_ms_max, WATERMARK_NEWS_MS)
+    if session.is_throttled:
+        wait_ms_max = min(wait_ms_max, broker.leader_throttle.wait_ms(broker.runtime.clock.monotonic_ms()))
     if urgent or size_bytes >= request.min_bytes or request.max_wait_ms <= 0:
         return respond(session, answers)
     for position, _data in answers:
@@ -201,7 +207,7 @@ def handle(
     wait = FetchWait(
         partitions=[],
         bytes_missing=request.min_bytes - size_bytes,
-        wait_ms_max=min(request.max_wait_ms, WATERMARK_NEWS_MS) if answers else request.max_wait_ms,
+        wait_ms_max=wait_ms_max,
         answer=lambda: answer_late(broker, session, wait, request.max_bytes),
         clock=broker.runtime.clock,
     )
@@ -223,16 +229,24 @@ def read_ready(broker: Broker, session: ReplicaSession, size_bytes_max: int) -> 
     answers: Answers = []
     size_bytes = 0
     urgent = False
+    session.is_throttled = False
     for position in tuple(session.ready):
         room = min(position.partition_max_bytes, size_bytes_max - size_bytes)
+        at_least_one = size_bytes == 0
+        if is_held_back(broker, session, position):
+            session.is_throttled = True
+            room, at_least_one = 0, False
         if room <= 0 and position.is_counted:
             continue  # goes first the next time
         session.ready.pop(position, None)
-        data = read(broker, session, position, room, at_least_one=size_bytes == 0)
+        data = read(broker, session, position, room, at_least_one=at_least_one)
         if data.error_code != ErrorCode.NONE or data.diverging_epoch is not None:
             urgent = True
         elif has_records(data):
             size_bytes += data.records.size_bytes  # type: ignore[union-attr]
+            if position.partition is not None and position.partition.is_leader_throttled:
+                now_ms = broker.runtime.clock.monotonic_ms()
+                broker.leader_throttle.copied(data.records.size_bytes, now_ms)  # type: ignore[union-attr]
         elif room <= 0:
             session.ready[position] = None  # there may be records, for which there was no room
             continue
@@ -240,6 +254,17 @@ def read_ready(broker: Broker, session: ReplicaSession, size_bytes_max: int) -> 
             continue
         answers.append((position, data))
     return answers, size_bytes, urgent
+
+
+def is_held_back(broker: Broker, session: ReplicaSession, position: ReplicaPosition) -> bool:
+    """A replica that is not in sync, whose turn has not come at the rate that was set."""
+    partition = position.partition
+    return (
+        partition is not None
+        and partition.is_leader_throttled
+        and session.replica_id not in partition.in_sync
+        and broker.leader_throttle.wait_ms(broker.runtime.clock.monotonic_ms()) > 0
+    )
 
 
 def _is_news(position: ReplicaPosition, data: PartitionData) -> bool:

@@ -1,7 +1,8 @@
 """Sees that brokers which fell silent are fenced: one timer for the session that ends next.
 
 Only the active controller watches. A heartbeat's connection stands for the broker that sent it: when it ends, so does
-most of the session (`controller.broker_sessions`).
+most of the session (`controller.broker_sessions`), and the broker is dialled: where that is refused, its process is
+dead, and all of the session is over.
 """
 
 import asyncio
@@ -19,18 +20,26 @@ GRACE_MS = 1  # a session ends after its deadline, not at it
 
 
 class SessionsWatch:
-    """`fence_one` decides about the next expired session, and says whether it fenced somebody."""
+    """`fence_one` decides about the next expired session, and says whether it fenced somebody. `is_gone` dials a broker
+    and says whether that was refused."""
 
     def __init__(
-        self, *, sessions: BrokerSessions, clock: Clock, fence_one: Callable[[], Awaitable[BrokerId | None]]
+        self,
+        *,
+        sessions: BrokerSessions,
+        clock: Clock,
+        fence_one: Callable[[], Awaitable[BrokerId | None]],
+        is_gone: Callable[[BrokerId], Awaitable[bool]],
     ) -> None:
         self._sessions = sessions
         self._clock = clock
         self._fence_one = fence_one
+        self._is_gone = is_gone
         self._is_active = False
         self._timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
         self._connections: dict[Address, BrokerId] = {}
+        self._dials: dict[asyncio.Task[None], None] = {}  # kept so that none is collected while it runs
 
     def begin(self, image: MetadataImage, *, own_id: BrokerId, suspect_id: BrokerId) -> None:
         """This node's controller became the active one, perhaps because the one before it is gone."""
@@ -38,12 +47,14 @@ class SessionsWatch:
         now_ms = self._clock.monotonic_ms()
         self._sessions.begin(image, now_ms)
         self._sessions.end(own_id)  # should an earlier life of this very node be registered, it is over for certain
-        self._sessions.connection_lost(suspect_id, now_ms)
+        self._doubt(suspect_id)
         self._set_timer()
 
     def end(self) -> None:
         self._is_active = False
         self._connections.clear()
+        for dial in self._dials:
+            dial.cancel()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -55,7 +66,18 @@ class SessionsWatch:
     def connection_closed(self, peer_address: Address) -> None:
         broker_id = self._connections.pop(peer_address, None)
         if broker_id is not None and self._is_active:
-            self._sessions.connection_lost(broker_id, self._clock.monotonic_ms())
+            self._doubt(broker_id)
+            self._set_timer()
+
+    def _doubt(self, broker_id: BrokerId) -> None:
+        self._sessions.connection_lost(broker_id, self._clock.monotonic_ms())
+        dial = asyncio.ensure_future(self._dial(broker_id))
+        self._dials[dial] = None
+        dial.add_done_callback(self._dials.pop)
+
+    async def _dial(self, broker_id: BrokerId) -> None:
+        if await self._is_gone(broker_id) and self._is_active:
+            self._sessions.gone(broker_id, self._clock.monotonic_ms())
             self._set_timer()
 
     def _set_timer(self) -> None:

@@ -14,7 +14,7 @@ from itertools import islice
 
 from barnabas.config.broker import BrokerConfig
 from barnabas.consensus.messages import LogEnd
-from barnabas.consensus.snapshot_file import SnapshotEncoder, SnapshotHead
+from barnabas.consensus.snapshot_file import SnapshotEncoder
 from barnabas.metadata import snapshot as snapshot_records
 from barnabas.metadata.image import MetadataImage
 from barnabas.protocol.metadata_records import encode_record
@@ -109,7 +109,7 @@ class SnapshotGenerator:
     async def _write_all(self, partial: PartialSnapshot, image: MetadataImage) -> None:
         offload = self._runtime.offload
         encoder = SnapshotEncoder(partial.snapshot, self._runtime.clock.now_ms())
-        partial.write(encoder.begin(SnapshotHead(image.timestamp_ms)))
+        partial.write(encoder.begin(self._log.voter_history.head(partial.snapshot.end_offset, image.timestamp_ms)))
         for values in slices(image):
             data = encoder.add(values)
             await offload(lambda data=data: partial.write(data))  # type: ignore[misc]

@@ -57,7 +57,7 @@ class Unexpected(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    nodes: int = 1
+    nodes: int = 3
     seconds: float = 20.0  # of the safety phase
     sink: Callable[[str], None] | None = None  # given the trace, line by line
 

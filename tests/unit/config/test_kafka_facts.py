@@ -19,6 +19,7 @@ DIFFERENT_DEFAULTS = {
     "controller.listener.names": "a single node needs no controller listener",
     "log.dir": "two programs must not share a default directory",
 }
+RUN_TIME_ONLY = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")  # not in Kafka's table
 DIFFERENT_UPDATES = {
     "listeners": "a broker binds its listeners once",
     "listener.security.protocol.map": "a broker binds its listeners once",
@@ -44,6 +45,7 @@ OURS = [
     (scope, setting)
     for scope, config in (("topic", TopicConfig), ("broker", BrokerConfig))
     for setting in config.SETTINGS.values()
+    if setting.name not in RUN_TIME_ONLY
 ]
 NUMBERS = [
     (scope, setting)

@@ -331,15 +331,123 @@ def test_what_a_snapshot_holds_was_committed() -> None:
     assert raft.high_watermark == 4
 
 
+def test_an_observer_follows_and_never_stands_for_election() -> None:
+    cluster = RaftCluster(3, seed=8, observers=1)
+    cluster.elect().append("x")
+    cluster.run(cluster.now_ms + 500)
+    observer = cluster.nodes[4]
+    assert observer.log.entries == cluster.history
+    for voter in (1, 2, 3):
+        cluster.nodes[voter].crash()
+    cluster.run(cluster.now_ms + 3000)
+    assert observer.raft.role is Role.UNATTACHED
+    assert len(cluster.leaders) == 1
+
+
+def test_voters_come_and_go_one_at_a_time() -> None:
+    cluster = RaftCluster(1, seed=9, observers=2)
+    leader = cluster.elect()
+    cluster.run(cluster.now_ms + 200)
+    assert leader.change_voters(2) is None
+    refused = leader.change_voters(3)
+    assert refused is not None
+    assert refused.error == ErrorCode.REQUEST_TIMED_OUT, "the change before it is not committed yet"
+    cluster.run(cluster.now_ms + 200)
+    assert leader.change_voters(3) is None
+    cluster.run(cluster.now_ms + 200)
+    assert {node.raft.voters.ids for node in cluster.nodes.values()} == {(1, 2, 3)}
+    leader.crash()
+    new = cluster.elect()
+    assert new.id in (2, 3)
+    refused = new.change_voters(1)
+    assert refused is not None
+    assert refused.error == ErrorCode.REQUEST_TIMED_OUT, "it has not committed anything in its epoch yet"
+    cluster.run(cluster.now_ms + 200)
+    assert new.change_voters(1) is None
+    cluster.run(cluster.now_ms + 200)
+    assert new.raft.voters.ids == (2, 3)
+
+
+def test_a_new_voter_must_have_the_log_first() -> None:
+    cluster = RaftCluster(1, seed=10, observers=1)
+    cluster.nodes[2].crash()
+    leader = cluster.elect()
+    refused = leader.change_voters(2)
+    assert refused is not None
+    assert refused.error == ErrorCode.REQUEST_TIMED_OUT
+    cluster.nodes[2].start()
+    cluster.run(cluster.now_ms + 200)
+    assert leader.change_voters(2) is None
+
+
+def test_a_leader_that_is_voted_out_goes_when_that_is_committed() -> None:
+    cluster = RaftCluster(3, seed=11)
+    leader = cluster.elect()
+    assert leader.change_voters(leader.id) is None
+    assert leader.raft.is_leader, "until then it leads, though its own log counts no more"
+    left_ms = cluster.now_ms
+    new = cluster.elect()
+    while new is leader:
+        new = cluster.elect()
+    assert cluster.now_ms - left_ms < TIMEOUTS.election_ms
+    new.append("x")
+    cluster.run(cluster.now_ms + 500)
+    assert leader.log.entries == cluster.history, "and follows"
+    assert len(new.raft.voters) == 2
+
+
+def test_who_voted_itself_out_still_stands_while_the_others_need_its_log() -> None:
+    """Else nobody could be elected: the other one needs its vote, and it votes for no log shorter than its own."""
+    cluster = RaftCluster(2, seed=192)
+    old = cluster.elect()
+    cluster.run(cluster.now_ms + 200)
+    other = next(node for node in cluster.nodes.values() if node is not old)
+    cluster.cut = {frozenset((1, 2))}
+    assert old.change_voters(old.id) is None
+    cluster.run(cluster.now_ms + 1000)
+    assert not old.raft.is_leader
+    cluster.cut = set()
+    cluster.run(cluster.now_ms + 2000)
+    assert cluster.leader() is other
+    assert other.raft.voters.ids == (other.id,)
+    assert old.raft.high_watermark == other.raft.high_watermark
+
+
+def test_the_last_voter_stays() -> None:
+    cluster = RaftCluster(1, seed=12)
+    refused = cluster.elect().change_voters(1)
+    assert refused is not None
+    assert refused.error == ErrorCode.VOTER_NOT_FOUND
+
+
+def test_a_change_of_voters_that_is_cut_off_never_counted() -> None:
+    cluster = RaftCluster(3, seed=13, observers=1)
+    old = cluster.elect()
+    cluster.run(cluster.now_ms + 200)
+    cluster.cut = {frozenset((old.id, other)) for other in cluster.nodes if other != old.id}
+    assert old.change_voters(4) is None
+    assert old.raft.voters.ids == (1, 2, 3, 4)
+    cluster.run(cluster.now_ms + 2000)
+    new = cluster.leader()
+    assert new is not None
+    new.append("x")
+    cluster.cut = set()
+    cluster.run(cluster.now_ms + 2000)
+    assert old.raft.voters.ids == (1, 2, 3)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_chance(seed: int) -> None:
-    """Crashes, cuts, losses and snapshots; `RaftCluster` checks at every step, and at the end everyone agrees."""
-    cluster = RaftCluster(3 + 2 * (seed % 2), seed, loss=0.05 * (seed % 3), delay_ms_max=5 + 20 * (seed % 4))
+    """Crashes, cuts, losses, snapshots, other voters; `RaftCluster` checks every step, and at last all agree."""
+    size, observers = [(3, 0), (5, 0), (3, 2), (1, 4)][seed % 4]
+    cluster = RaftCluster(
+        size, seed, observers=observers, loss=0.05 * (seed % 3), delay_ms_max=5 + 20 * (seed // 4 % 4)
+    )
     chance = Random(seed)
     for number in range(60):
         cluster.run(cluster.now_ms + chance.uniform(10, 200))
         node = chance.choice(list(cluster.nodes.values()))
-        match chance.randrange(8):
+        match chance.randrange(10):
             case 0 if node.is_up:
                 node.crash()
             case 1 if not node.is_up:
@@ -348,7 +456,9 @@ def test_chance(seed: int) -> None:
                 node.log.take_snapshot(node.raft.high_watermark)
             case 3 if node.is_up:
                 node.log.clean()
-            case 4:
+            case 4 | 5 if cluster.leader() is not None:
+                cluster.leader().change_voters(node.id)  # type: ignore[union-attr]
+            case 6:
                 pair = frozenset(chance.sample(list(cluster.nodes), 2))
                 cluster.cut.symmetric_difference_update({pair})
             case _:

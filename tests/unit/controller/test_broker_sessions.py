@@ -93,3 +93,19 @@ def test_how_far_all_active_brokers_have_read() -> None:
     assert found.lowest_offset(cluster(broker(1), broker(2), broker(3, fenced=True))) == 3
     assert found.lowest_offset(cluster(broker(1), broker(4))) == -1
     assert found.lowest_offset(cluster(broker(1, fenced=True))) is None
+
+
+def test_who_listens_nowhere_any_more_is_gone_at_once() -> None:
+    found = sessions(1)
+    found.connection_lost(1, 100)
+    found.gone(1, 110)
+    assert found.expired(111) == [1]
+
+
+def test_who_was_heard_meanwhile_is_not_gone() -> None:
+    found = sessions(1)
+    found.gone(1, 100)  # nothing gave reason to doubt it
+    found.connection_lost(1, 100)
+    found.contacted(1, 10, 6, 105)
+    found.gone(1, 110)
+    assert found.expired(TIMEOUT_MS) == []

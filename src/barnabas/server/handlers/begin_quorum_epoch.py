@@ -24,7 +24,10 @@ def handle(broker: Broker, context: RequestContext, request: BeginQuorumEpochReq
     refusal = quorum_messages.refusal(request, broker.cluster_id)
     if refusal != ErrorCode.NONE:
         return BeginQuorumEpochResponse(error_code=refusal)
-    answer = broker.controller.quorum.receive_begin_epoch(quorum_messages.decode_begin(request, broker.node_id))
+    quorum = broker.controller.quorum
+    told = quorum_messages.decode_begin(request, broker.node_id)
+    quorum.addresses.learn(quorum_messages.leader_endpoints_in(request, told.leader_id, quorum.own.listener))
+    answer = quorum.receive_begin_epoch(told)
     partition = ResponsePartitionData(
         partition_index=0, error_code=answer.error, leader_id=answer.leader_id, leader_epoch=answer.epoch
     )

@@ -1,6 +1,7 @@
 """DescribeCluster, versions 0 to 2: brokers and their addresses; from version 2 on fenced ones too, if asked for.
 
-Only brokers are described here: endpoint type 2 (controllers) is MISMATCHED_ENDPOINT_TYPE on a broker's listener.
+On a listener of controllers it tells of controllers, and only if asked for those (endpoint type 2); anything else is
+MISMATCHED_ENDPOINT_TYPE.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from barnabas.protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from barnabas.server import cluster_view
-from barnabas.server.context import RequestContext
+from barnabas.server.context import ListenerKind, RequestContext
 from barnabas.server.operations import CLUSTER_OPERATIONS, NOT_ASKED
 
 if TYPE_CHECKING:
@@ -24,16 +25,19 @@ BROKERS, CONTROLLERS = 1, 2
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    if request.endpoint_type == CONTROLLERS:
-        return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message="This is a listener of brokers; controllers are described on their own.",
-        )
-    if request.endpoint_type != BROKERS:
+    if request.endpoint_type not in (BROKERS, CONTROLLERS):
         return DescribeClusterResponse(
             error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message=f"There is no endpoint type {request.endpoint_type}.",
         )
+    served = CONTROLLERS if context.listener is ListenerKind.CONTROLLERS else BROKERS
+    if request.endpoint_type != served:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message=f"This is a listener of {context.listener.value}; others are described on their own.",
+        )
+    if served == CONTROLLERS:
+        return _controllers(broker)
     image = broker.controller.image
     nodes = cluster_view.nodes(broker, context, image, fenced=request.include_fenced_brokers)
     return DescribeClusterResponse(
@@ -48,4 +52,18 @@ def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequ
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
         ),
+    )
+
+
+def _controllers(broker: Broker) -> DescribeClusterResponse:
+    """Those that have registered, where each speaks to the others."""
+    return DescribeClusterResponse(
+        cluster_id=broker.cluster_id,
+        endpoint_type=CONTROLLERS,
+        controller_id=broker.controller.quorum.leader_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=each.id, host=each.endpoints[0].host, port=each.endpoints[0].port)
+            for each in broker.controller.image.controllers.values()
+            if each.endpoints
+        ],
     )

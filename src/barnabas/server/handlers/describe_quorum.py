@@ -1,14 +1,15 @@
 """DescribeQuorum, versions 0 to 2: who votes on metadata, who leads, and how far each replica is.
 
 Asked for anything else than exactly partition 0 of `__cluster_metadata`, every partition of the request is
-UNKNOWN_TOPIC_OR_PARTITION, as in Kafka. A leader has fetched from itself just now. Voters are static, so their
-directory ids are zero. A node without a listener for controllers is listed with its brokers' listeners.
+UNKNOWN_TOPIC_OR_PARTITION, as in Kafka. A leader has fetched from itself just now. A node without a listener for
+controllers is listed with its brokers' listeners.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.consensus.progress import ReplicaProgress
 from barnabas.errors import ErrorCode
 from barnabas.metadata.topic_names import METADATA_TOPIC
 from barnabas.protocol.messages.describe_quorum import (
@@ -21,11 +22,13 @@ from barnabas.protocol.messages.describe_quorum import (
     ResponseTopicData,
 )
 from barnabas.server.context import RequestContext
+from barnabas.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
 NODES_SINCE_VERSION = 2
+DIRECTORY_IDS_SINCE_VERSION = 2
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
@@ -35,7 +38,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeQuorumReque
     if len(request.topics) != 1 or asked != [(METADATA_TOPIC, 0)]:
         return _unknown(request)
     return DescribeQuorumResponse(
-        topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[_quorum(broker)])],
+        topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[_quorum(broker, context.api_version)])],
         nodes=_nodes(broker, context) if context.api_version >= NODES_SINCE_VERSION else [],
     )
 
@@ -59,36 +62,44 @@ def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     )
 
 
-def _quorum(broker: Broker) -> ResponsePartitionData:
-    controller = broker.controller
-    now_ms = broker.runtime.clock.now_ms()
+def _quorum(broker: Broker, version: int) -> ResponsePartitionData:
+    controller, clock = broker.controller, broker.runtime.clock
+    raft = controller.quorum.raft
+    progress = raft.progress
+    if progress is None:
+        return ResponsePartitionData(partition_index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    now_ms = clock.monotonic_ms()
+    leads = ReplicaProgress(raft.replica, controller.log.end_offset, now_ms, now_ms)
+    voters = [leads if each.key.id == raft.replica.id else progress.of(each.key) for each in raft.voters.voters]
+    to_wall_ms = clock.now_ms() - now_ms
     return ResponsePartitionData(
         partition_index=0,
         leader_id=controller.node_id,
-        leader_epoch=controller.quorum.epoch,
+        leader_epoch=raft.epoch,
         high_watermark=controller.high_watermark,
-        current_voters=[
-            ReplicaState(
-                replica_id=controller.node_id,
-                log_end_offset=controller.log.end_offset,
-                last_fetch_timestamp=now_ms,
-                last_caught_up_timestamp=now_ms,
-            )
-        ],
+        current_voters=[_state(each, to_wall_ms, version) for each in voters],
+        observers=[_state(each, to_wall_ms, version) for each in progress.observers(now_ms)],
+    )
+
+
+def _state(replica: ReplicaProgress, to_wall_ms: float, version: int) -> ReplicaState:
+    return ReplicaState(
+        replica_id=replica.key.id,
+        replica_directory_id=replica.key.directory_id if version >= DIRECTORY_IDS_SINCE_VERSION else ZERO_UUID,
+        log_end_offset=replica.end_offset,
+        last_fetch_timestamp=-1 if replica.fetch_ms < 0 else int(replica.fetch_ms + to_wall_ms),
+        last_caught_up_timestamp=-1 if replica.caught_up_ms < 0 else int(replica.caught_up_ms + to_wall_ms),
     )
 
 
 def _nodes(broker: Broker, context: RequestContext) -> list[Node]:
     found = []
-    image = broker.controller.image
-    for controller in image.controllers.values():
-        listeners = [
-            Listener(name=endpoint.listener, host=endpoint.host, port=endpoint.port)
-            for endpoint in controller.endpoints
-        ]
-        if not listeners and controller.id == broker.node_id:
+    for voter in broker.controller.quorum.raft.voters.voters:
+        listeners = [Listener(name=each.listener, host=each.host, port=each.port) for each in voter.endpoints]
+        if not listeners and voter.key.id == broker.node_id:
             host, port = broker.advertised(context)
-            name = image.brokers[controller.id].endpoints[0].listener
+            known = broker.controller.image.brokers.get(broker.node_id)
+            name = known.endpoints[0].listener if known is not None and known.endpoints else ""
             listeners = [Listener(name=name, host=host, port=port)]
-        found.append(Node(node_id=controller.id, listeners=listeners))
+        found.append(Node(node_id=voter.key.id, listeners=listeners))
     return found

@@ -1,6 +1,8 @@
 """ListOffsets, versions 1 to 11: the earliest, the latest, the one with the largest timestamp, or the first at or
 after a timestamp.
 
+A new leader whose watermark may be behind what its predecessor has shown says OFFSET_NOT_AVAILABLE, to clients before
+version 5 LEADER_NOT_AVAILABLE: offsets must not go back. Who is no consumer sees to the end of the log.
 There is no tiered storage here, so the earliest local offset is the earliest, and nothing is tiered or pending.
 """
 
@@ -19,7 +21,7 @@ from barnabas.protocol.messages.list_offsets import (
 from barnabas.server import leader_hints
 from barnabas.server.context import RequestContext
 from barnabas.server.partition import READ_COMMITTED, Partition
-from barnabas.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP_MS
+from barnabas.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP_MS, Offset
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -32,6 +34,8 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
 LEADER_EPOCH_SINCE_VERSION = 4
+OFFSET_NOT_AVAILABLE_SINCE_VERSION = 5
+CONSUMER_REPLICA_ID = -1
 DEBUGGING_REPLICA_ID = -2  # may ask any replica
 
 # The version from which each special timestamp may be asked for.
@@ -46,7 +50,7 @@ SPECIAL_SINCE_VERSION = {
 
 
 def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    committed_only = request.isolation_level == READ_COMMITTED
+    isolation_level = request.isolation_level if request.replica_id == CONSUMER_REPLICA_ID else None
     topics = []
     for topic in request.topics:
         partitions = broker.partitions.topic(topic.name)
@@ -54,7 +58,7 @@ def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest)
         for wanted in topic.partitions:
             partition = partitions.get(wanted.partition_index)
             error = error_of(broker, topic.name, wanted, partition, request.replica_id != DEBUGGING_REPLICA_ID)
-            answers.append(answer(wanted, partition, error, context.api_version, committed_only))
+            answers.append(answer(wanted, partition, error, context.api_version, isolation_level))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 
@@ -70,7 +74,11 @@ def error_of(
 
 
 def answer(
-    wanted: ListOffsetsPartition, partition: Partition | None, error: ErrorCode, version: int, committed_only: bool
+    wanted: ListOffsetsPartition,
+    partition: Partition | None,
+    error: ErrorCode,
+    version: int,
+    isolation_level: int | None,
 ) -> ListOffsetsPartitionResponse:
     response = ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
@@ -83,28 +91,41 @@ def answer(
     else:
         response.error_code = error
         if error == ErrorCode.NONE and partition is not None:
-            look_up(wanted.timestamp, partition, committed_only, response)
+            look_up(wanted.timestamp, partition, isolation_level, response)
+            if response.error_code and version < OFFSET_NOT_AVAILABLE_SINCE_VERSION:
+                response.error_code = ErrorCode.LEADER_NOT_AVAILABLE
     if version < LEADER_EPOCH_SINCE_VERSION:
         response.leader_epoch = NO_LEADER_EPOCH
     return response
 
 
-def look_up(timestamp: int, partition: Partition, committed_only: bool, response: ListOffsetsPartitionResponse) -> None:
+def look_up(
+    timestamp: int, partition: Partition, isolation_level: int | None, response: ListOffsetsPartitionResponse
+) -> None:
+    """`isolation_level` is None where it is no consumer who asks."""
     log = partition.log
-    visible_end_offset = log.last_stable_offset if committed_only else log.high_watermark
-    if timestamp == LATEST and not partition.knows_watermark:
-        response.error_code = ErrorCode.OFFSET_NOT_AVAILABLE
-    elif timestamp == LATEST:
-        response.offset = visible_end_offset
-        response.leader_epoch = partition.leader_epoch
+    is_known = isolation_level is None or partition.knows_watermark
+    if timestamp == LATEST:
+        if is_known:
+            response.offset = visible_end(partition, isolation_level)
+            response.leader_epoch = partition.leader_epoch
+        else:
+            response.error_code = ErrorCode.OFFSET_NOT_AVAILABLE
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         response.offset = log.log_start_offset
         response.leader_epoch = log.leader_epoch_of(log.log_start_offset)
-    elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return
-    else:
+    elif timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-        if found is not None and found.offset < visible_end_offset:
+        if found is not None and found.offset < visible_end(partition, isolation_level):
             response.timestamp = found.timestamp_ms
             response.offset = found.offset
             response.leader_epoch = found.leader_epoch
+        elif not is_known:
+            response.error_code = ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+def visible_end(partition: Partition, isolation_level: int | None) -> Offset:
+    log = partition.log
+    if isolation_level is None:
+        return log.log_end_offset
+    return log.last_stable_offset if isolation_level == READ_COMMITTED else log.high_watermark

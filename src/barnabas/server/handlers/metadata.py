@@ -3,6 +3,7 @@
 No topics named: all of them (in version 0 an empty list, later null; there an empty list means none). From version 12
 on topics may be asked for by id; where a request has any id, topics named without one are passed over, as in Kafka.
 The node's own address is the one that the client dialled, unless `advertised.listeners` says otherwise.
+While a broker may have died just now, the answer waits until its partitions have other leaders, at most a second.
 Differs from Kafka: a topic that is created by being asked for is in the same answer, not an error to be retried.
 A topic with neither name nor id is INVALID_REQUEST, where Kafka fails with UNKNOWN_SERVER_ERROR. Internal topics are
 not created by being asked for.
@@ -10,6 +11,7 @@ not created by being asked for.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
@@ -39,6 +41,20 @@ TOPIC_ID_SINCE_VERSION = 12
 
 
 def handle(
+    broker: Broker, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    if cluster_view.is_unsettled(broker):
+        return asyncio.ensure_future(_respond_once_settled(broker, context, request))
+    return _handle(broker, context, request)
+
+
+async def _respond_once_settled(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    await cluster_view.settled(broker)
+    response = _handle(broker, context, request)
+    return response if isinstance(response, MetadataResponse) else await response
+
+
+def _handle(
     broker: Broker, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     version = context.api_version

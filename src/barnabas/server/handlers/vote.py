@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode
 from barnabas.metadata.topic_names import METADATA_TOPIC
-from barnabas.protocol.messages.vote import ResponsePartitionData, ResponseTopicData, VoteRequest, VoteResponse
+from barnabas.protocol.messages.vote import (
+    NodeEndpoint,
+    ResponsePartitionData,
+    ResponseTopicData,
+    VoteRequest,
+    VoteResponse,
+)
 from barnabas.server import quorum_messages
 from barnabas.server.context import RequestContext
 
@@ -27,4 +33,10 @@ def handle(broker: Broker, context: RequestContext, request: VoteRequest) -> Vot
         leader_epoch=answer.epoch,
         vote_granted=answer.granted,
     )
-    return VoteResponse(topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])])
+    return VoteResponse(
+        topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
+        node_endpoints=[
+            NodeEndpoint(node_id=node_id, host=host, port=port)
+            for node_id, (host, port) in broker.controller.quorum.leader_endpoint()
+        ],
+    )

@@ -1,0 +1,75 @@
+"""This node's controller makes itself known to the cluster: where it is, and what it can do.
+
+Always holds: it asks until the metadata log says that it is registered, in this very life of the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.client.connection import ConnectionLost
+from barnabas.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from barnabas.server.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+PURPOSE = "controller-registration"
+RETRY_MS = 100
+
+
+class ControllerRegistrant:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.ensure_future(self._register())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    @property
+    def _is_registered(self) -> bool:
+        service = self._broker.controller
+        known = service.image.controllers.get(self._broker.node_id)
+        return known is not None and known.incarnation_id == service.incarnation_id
+
+    async def _register(self) -> None:
+        """Whoever is elected registers itself; the others ask it to."""
+        quorum = self._broker.controller.quorum
+        while not self._is_registered:
+            if quorum.leader_id not in (-1, self._broker.node_id):
+                await self._ask()
+            await asyncio.wait([quorum.news()], timeout=RETRY_MS / 1000)
+
+    async def _ask(self) -> None:
+        from barnabas.controller import features
+        from barnabas.protocol.messages.controller_registration import (
+            ControllerRegistrationRequest,
+            Feature,
+            Listener,
+        )
+
+        service = self._broker.controller
+        request = ControllerRegistrationRequest(
+            controller_id=self._broker.node_id,
+            incarnation_id=service.incarnation_id,
+            listeners=[Listener(name=each.listener, host=each.host, port=each.port) for each in service.own.endpoints],
+            features=[
+                Feature(name=each.name, min_supported_version=each.min_version, max_supported_version=each.max_version)
+                for each in features.SUPPORTED
+            ],
+        )
+        try:
+            answer = await self._broker.controller_channel.request(request, PURPOSE)
+        except ConnectionLost as error:
+            logger.debug("the controller cannot register yet: %s", error)
+            return
+        if answer.error_code != ErrorCode.NONE:
+            logger.debug("the controller cannot register yet: %s", ErrorCode(answer.error_code).name)

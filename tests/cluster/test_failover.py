@@ -1,0 +1,72 @@
+"""What a client is told in the moments after a broker died."""
+
+import asyncio
+from typing import Any
+
+from cluster import Cluster, until
+
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+METADATA_VERSION = 12
+
+
+async def die(cluster: Cluster, node_id: int) -> None:
+    """As a killed process: all of its sockets are closed in one moment, and say no more than that."""
+    broker = cluster.nodes[node_id].running
+    cluster.nodes[node_id].broker = None
+    for acceptor in (broker.acceptor, broker.controller_acceptor):
+        acceptor.close()
+        acceptor.close = lambda: None  # type: ignore[method-assign]
+    broker.peers.close()
+    await broker.stop(hand_over=False)
+
+
+def leader_told(answer: Any) -> int:
+    leader: int = answer.topics[0].partitions[0].leader_id
+    return leader
+
+
+def test_who_asks_right_after_a_crash_is_told_the_next_leader() -> None:
+    """A client that is told the dead leader's name again does not ask for long."""
+
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create_topic("t")
+            await cluster.produce("t", b"a")
+            dead = cluster.leader_id("t")
+            asked = cluster.nodes[next(id for id in cluster.followers("t"))]
+            dying = asyncio.ensure_future(die(cluster, dead))
+            await until(lambda: dead in asked.running.peers.in_doubt(), "the connection to the leader breaks")
+            request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+            leader = leader_told(await asked.ask(request, METADATA_VERSION))
+            assert leader not in (dead, -1)
+            await dying
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_a_broker_that_listens_nowhere_is_fenced_before_its_session_ends() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            controller = cluster.controller.running
+            dead = next(id for id, node in cluster.nodes.items() if node.running is not controller)
+            sessions = controller.controller.sessions
+            lost = []
+            gone = sessions.gone
+            sessions.gone = lambda id, now_ms: (lost.append(id), gone(id, now_ms))[1]  # type: ignore[method-assign]
+            await die(cluster, dead)
+            await until(lambda: controller.controller.image.brokers[dead].fenced, "it is fenced")
+            assert lost == [dead]
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_a_broker_that_only_lost_a_connection_is_not_gone() -> None:
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            controller = cluster.controller.running
+            id = next(id for id, node in cluster.nodes.items() if node.running is not controller)
+            assert not await controller.controller._is_gone(id)
+            assert not controller.controller.image.brokers[id].fenced
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
