@@ -24,7 +24,13 @@ def new_id() -> str:
 
 
 def connect(address: str, transactional_id: str | None = None) -> ck.Producer:
-    settings = {"bootstrap.servers": address, "linger.ms": 1, "transactional.id": transactional_id or new_id()}
+    settings = {
+        "bootstrap.servers": address,
+        "linger.ms": 1,
+        "transactional.id": transactional_id or new_id(),
+        "reconnect.backoff.max.ms": 200,
+        "retry.backoff.ms": 20,
+    }
     producer = ck.Producer(settings)
     producer.init_transactions(SECONDS)
     return producer

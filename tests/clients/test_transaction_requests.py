@@ -35,7 +35,7 @@ def wire(bootstrap: str) -> Iterator[Wire]:
 @pytest.fixture
 def new_id(wire: Wire) -> Callable[[], str]:
     def create() -> str:
-        name = f"transactional.{os.getpid()}.{next(_numbers)}"
+        name = f"by-request.{os.getpid()}.{next(_numbers)}"
         transactions.await_coordinator(wire, name)
         return name
 
