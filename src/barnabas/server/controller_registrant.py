@@ -1,6 +1,7 @@
 """This node's controller makes itself known to the cluster: where it is, and what it can do.
 
-Always holds: it asks until the metadata log says that it is registered, in this very life of the process.
+Always holds: it asks until the metadata log says that it is registered, in this very life of the process; and a voter,
+until the log has its present address.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.client.connection import ConnectionLost
+from barnabas.consensus.messages import NO_LEADER
+from barnabas.consensus.voters import Voter
 from barnabas.errors import ErrorCode
+from barnabas.protocol.message import Message
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -43,10 +47,36 @@ class ControllerRegistrant:
     async def _register(self) -> None:
         """Whoever is elected registers itself; the others ask it to."""
         quorum = self._broker.controller.quorum
-        while not self._is_registered:
-            if quorum.leader_id not in (-1, self._broker.node_id):
+        while not self._is_registered or self._moved() is not None:
+            moved = self._moved()
+            if quorum.leader_id not in (NO_LEADER, self._broker.node_id) and not self._is_registered:
                 await self._ask()
+            elif quorum.leader_id != NO_LEADER and moved is not None:
+                await self._tell_move(moved)
             await asyncio.wait([quorum.news()], timeout=RETRY_MS / 1000)
+
+    def _moved(self) -> Voter | None:
+        """This node as a voter, where the log has another address of it."""
+        quorum = self._broker.controller.quorum
+        known = quorum.raft.voters.get(self._broker.node_id)
+        is_in_log = quorum.voter_history.kraft_version > 0 and quorum.raft.is_voter
+        if not is_in_log or known is None or known.endpoints == quorum.own.endpoints:
+            return None
+        return known._replace(endpoints=quorum.own.endpoints)
+
+    async def _tell_move(self, voter: Voter) -> None:
+        from barnabas.protocol.messages.update_raft_voter import KRaftVersionFeature, Listener, UpdateRaftVoterRequest
+
+        least, most = voter.kraft_versions
+        request = UpdateRaftVoterRequest(
+            cluster_id=self._broker.cluster_id,
+            current_leader_epoch=self._broker.controller.quorum.epoch,
+            voter_id=voter.key.id,
+            voter_directory_id=voter.key.directory_id,
+            listeners=[Listener(name=each.listener, host=each.host, port=each.port) for each in voter.endpoints],
+            kraft_version_feature=KRaftVersionFeature(min_supported_version=least, max_supported_version=most),
+        )
+        await self._request(request)
 
     async def _ask(self) -> None:
         from barnabas.controller import features
@@ -66,6 +96,9 @@ class ControllerRegistrant:
                 for each in features.SUPPORTED
             ],
         )
+        await self._request(request)
+
+    async def _request(self, request: Message) -> None:
         try:
             answer = await self._broker.controller_channel.request(request, PURPOSE)
         except ConnectionLost as error:

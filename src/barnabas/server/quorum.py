@@ -220,6 +220,7 @@ class Quorum:
         """The log has grown or was cut: perhaps others vote now."""
         if self.voter_history.voters != self.raft.voters:
             logger.info("%s vote now", self.voter_history.voters)
+            self.addresses.voters_changed(self.voter_history.voters)
             self._carry_out(self.raft.voters_changed(self.voter_history.voters, self._clock.monotonic_ms()))
 
     def _tell(self) -> None:
