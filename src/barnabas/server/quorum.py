@@ -287,9 +287,11 @@ class Quorum:
         try:
             synced = -1
             while self.is_leader and synced < self._log.end_offset:
-                synced = self._log.end_offset
+                epoch, end_offset = self.epoch, self._log.end_offset
                 await self._runtime.offload(self._log.sync)
-                self._perform(self.raft.synced(synced, self._clock.monotonic_ms()))
+                if self.epoch == epoch:  # else what was synced may have been cut and written anew since
+                    synced = end_offset
+                    self._perform(self.raft.synced(synced, self._clock.monotonic_ms()))
         except OSError as error:
             self._failed(error)
         finally:
