@@ -10,6 +10,7 @@ from cluster import Node, free_ports, until
 from barnabas.client.connection import ClientConnection
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
@@ -17,6 +18,7 @@ from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.protocol.messages.update_raft_voter import KRaftVersionFeature, UpdateRaftVoterRequest
 from barnabas.protocol.messages.update_raft_voter import Listener as UpdatedListener
 from barnabas.runtime.frame_reader import FrameBuffers
+from barnabas.runtime.memory_disk import MemoryDisk
 
 DESCRIBE_QUORUM = DescribeQuorumRequest(
     topics=[RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])]
@@ -279,6 +281,32 @@ def test_a_voter_that_comes_back_elsewhere_says_so() -> None:
             await quorum.nodes[1].stop()
             await until(lambda: any(node.running.controller.quorum.is_leader for node in quorum.running), "a leader")
             await quorum.create_topic("t", by=2)
+
+    run(scenario)
+
+
+def test_controllers_join_by_themselves_if_told_to() -> None:
+    async def scenario() -> None:
+        async with quorum_of(3, controller_quorum_auto_join_enable="true") as quorum:
+            for node in quorum.running:
+                raft = node.running.controller.quorum.raft
+                await until(lambda raft=raft: raft.voters.ids == (1, 2, 3), "all vote")
+            # A lost disk: the node comes back as another replica, and takes the place of the lost one.
+            lost = quorum.key(3)
+            await quorum.nodes[3].stop()
+            quorum.nodes[3].disk = MemoryDisk()
+            await quorum.nodes[3].start()
+            key = quorum.key(3)
+            assert key != lost
+            for node in quorum.running:
+                raft = node.running.controller.quorum.raft
+                await until(lambda raft=raft: raft.voters.is_voter(key), "the new one votes")
+            answer = await quorum.nodes[1].ask(ApiVersionsRequest(), 0)
+            assert answer.error_code == ErrorCode.NONE
+            request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+            answer = await quorum.nodes[1].ask(request, 4)
+            levels = {each.name: each.max_version_level for each in answer.finalized_features}
+            assert levels["kraft.version"] == 1
 
     run(scenario)
 
