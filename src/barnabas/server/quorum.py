@@ -272,6 +272,7 @@ class Quorum:
     def append_voters(self, voters: VoterSet) -> Offset:
         """As `append`; they count from now on."""
         assert self.is_leader
+        assert voters.overlaps_majority_of(self.raft.voters)
         end_offset = self._log.append_voters(voters)
         self._heed_voters()
         self._tell()
