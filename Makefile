@@ -6,7 +6,7 @@ PORT ?= 9092
 DATA ?= data
 
 .DEFAULT_GOAL := help
-.PHONY: help install up demo test lint format generate lock bench compat fuzz clean
+.PHONY: help install up demo test lint format generate lock bench chaos compat fuzz clean
 
 help:  ## show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -52,6 +52,9 @@ lock:  ## resolve the dependencies anew
 
 bench: install  ## measure Barnabas, beside Apache Kafka where Java and Maven are
 	$(BIN)/python benchmarks/run.py
+
+chaos: install  ## break three brokers in every way, with real clients, and write tests/chaos.md
+	$(BIN)/python tests/chaos/run.py
 
 compat: install  ## run the suites of other projects against Barnabas
 	compat/run

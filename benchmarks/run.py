@@ -1,9 +1,9 @@
-"""`make bench`: Barnabas and Apache Kafka side by side in one run, then Barnabas alone as its data grows.
+"""`make bench`: Barnabas and Apache Kafka side by side in one run, one broker and three, then Barnabas as data grows.
 
     benchmarks/run.py                 rounds A B A B A B, medians
     benchmarks/run.py --quick         one small round: shows that everything works, its figures mean little
     benchmarks/run.py --barnabas-only without Apache Kafka (also where Java or its jars are missing)
-    benchmarks/run.py --skip flatness or --skip comparison
+    benchmarks/run.py --only one      a part alone: one broker, three brokers (three), growing data (flatness)
 
 Prints a table and writes it to benchmarks/results/DATE-COMMIT.md; a quick run is not kept. Ratios of one run on one
 machine are what counts: figures of different machines, or of a busy one, are not to be compared.
@@ -17,6 +17,7 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,6 +28,7 @@ import apache_kafka  # noqa: E402
 from end_to_end import flatness, report, side  # noqa: E402
 
 RESULTS = REPOSITORY / "benchmarks" / "results"
+PARTS = ("one", "three", "flatness")
 ROUNDS = 3
 SAMPLES = 2_000
 QUICK_SAMPLES = 200
@@ -74,17 +76,42 @@ def circumstances(quick: bool, with_kafka: bool, without_kafka: str) -> list[str
     return lines
 
 
-def compare(rounds: int, sizes: side.Sizes, with_kafka: bool) -> list[str]:
+def compare(rounds: int, quick: bool, with_kafka: bool) -> list[str]:
+    sizes = side.QUICK if quick else side.FULL
+    barnabas, kafka = alternate(rounds, with_kafka, (side.open_barnabas, side.open_kafka), sizes, replicas=1)
+    heading = f"One broker, {side.PARTITIONS} partitions, acks=all. Rounds: {rounds}; medians (least to most)."
+    return ["## Side by side", "", heading, "", *report.comparison(barnabas, kafka), ""]
+
+
+def compare_three(rounds: int, quick: bool, with_kafka: bool) -> list[str]:
+    sizes = side.THREE_QUICK if quick else side.THREE
+    openers = (side.open_three_barnabas, side.open_three_kafka)
+    barnabas, kafka = alternate(rounds, with_kafka, openers, sizes, replicas=3)
+    heading = (
+        f"Three brokers on one machine, {side.PARTITIONS} partitions with three replicas, acks=all, "
+        f"min.insync.replicas=2; memory is that of all three together. Rounds: {rounds}; medians (least to most)."
+    )
+    lines = ["## Three brokers", "", heading, "", *report.comparison(barnabas, kafka), ""]
+    return [*lines, *report.absolute(barnabas), ""]
+
+
+def alternate(
+    rounds: int,
+    with_kafka: bool,
+    openers: tuple[Callable[[Path], side.Broker], Callable[[Path], side.Broker]],
+    sizes: side.Sizes,
+    replicas: int,
+) -> tuple[report.Rounds, report.Rounds]:
+    """A B A B A B, so that a machine that becomes slower does so for both."""
     java = apache_kafka.why_unavailable() is None
     barnabas: report.Rounds = []
     kafka: report.Rounds = []
     for number in range(rounds):
         say(f"round {number + 1} of {rounds}")
-        barnabas.append(side.measure_round("Barnabas", side.open_barnabas, sizes, java, say))
+        barnabas.append(side.measure_round("Barnabas", openers[0], sizes, java, say, replicas=replicas))
         if with_kafka:
-            kafka.append(side.measure_round("Kafka", side.open_kafka, sizes, java, say))
-    heading = f"One broker, {side.PARTITIONS} partitions, acks=all. Rounds: {rounds}; medians (least to most)."
-    return ["## Side by side", "", heading, "", *report.comparison(barnabas, kafka), ""]
+            kafka.append(side.measure_round("Kafka", openers[1], sizes, java, say, replicas=replicas))
+    return barnabas, kafka
 
 
 def grow(quick: bool) -> list[str]:
@@ -108,7 +135,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="one small round of everything")
     parser.add_argument("--rounds", type=int, default=0, help=f"how many rounds (default: {ROUNDS})")
     parser.add_argument("--barnabas-only", action="store_true", help="leave Apache Kafka out")
-    parser.add_argument("--skip", action="append", default=[], choices=("comparison", "flatness"))
+    parser.add_argument("--only", action="append", choices=PARTS, help="a part; may be repeated (default: all)")
     options = parser.parse_args()
     reason = "not asked for" if options.barnabas_only else apache_kafka.why_unavailable()
     if reason is None:
@@ -117,9 +144,12 @@ def main() -> int:
         say(f"without Apache Kafka: {reason}")
     rounds = options.rounds or (1 if options.quick else ROUNDS)
     lines = ["# Benchmark", "", *circumstances(options.quick, reason is None, reason or ""), ""]
-    if "comparison" not in options.skip:
-        lines += compare(rounds, side.QUICK if options.quick else side.FULL, reason is None)
-    if "flatness" not in options.skip:
+    parts = options.only or PARTS
+    if "one" in parts:
+        lines += compare(rounds, options.quick, reason is None)
+    if "three" in parts:
+        lines += compare_three(rounds, options.quick, reason is None)
+    if "flatness" in parts:
         lines += grow(options.quick)
     print("\n".join(lines))
     if not options.quick:

@@ -6,6 +6,8 @@ import statistics
 from typing import NamedTuple
 
 Rounds = list[dict[str, float]]
+RATE_MIN = 100_000
+READY_SECONDS_MAX = 1.5
 
 
 class Measurement(NamedTuple):
@@ -75,6 +77,17 @@ def comparison(barnabas: Rounds, kafka: Rounds) -> list[str]:
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
+
+
+def absolute(barnabas: Rounds) -> list[str]:
+    """Goals that are no ratio: for three brokers, whatever Apache Kafka does."""
+    rate, ready = median(barnabas, "produce_100"), median(barnabas, "start")
+    assert rate is not None
+    assert ready is not None
+    return [
+        f"- never below {RATE_MIN:,} messages of 100 B a second: {'yes' if rate >= RATE_MIN else '**no**'}",
+        f"- ready within {READY_SECONDS_MAX} s: {'yes' if ready <= READY_SECONDS_MAX else '**no**'}",
+    ]
 
 
 def flatness(title: str, rows: list[tuple[int, float, float]]) -> list[str]:

@@ -6,7 +6,9 @@ from typing import Any
 
 from cluster import Cluster, Node, until
 
+from barnabas.consensus.messages import LogEnd, SnapshotPosition, SnapshotVerdict
 from barnabas.errors import ErrorCode
+from barnabas.server.context import CloseConnection
 
 SNAPSHOTS = {
     "metadata_log_max_record_bytes_between_snapshots": "1500",
@@ -24,16 +26,25 @@ def log_of(node: Node) -> Any:
     return node.running.controller.log
 
 
+async def fall_behind(cluster: Cluster) -> Node:
+    """A node that is down, and whose log ends before that of any other begins."""
+    away = next(node for node in cluster.running if node is not cluster.controller)
+    known = log_of(away).end_offset
+    await away.stop()
+    for number in range(25):
+        await cluster.create_topic(f"t{number}", replicas=2)
+    for node in cluster.running:
+        await until(lambda node=node: log_of(node).start_offset > known, "all but the newest is cut off")
+        # From here on no other takes its place, whatever else is written.
+        node.running.controller.snapshots.applied = lambda image, size_bytes: None  # type: ignore[method-assign]
+    return away
+
+
 def test_who_is_too_far_behind_copies_a_snapshot() -> None:
     async def scenario() -> None:
         async with Cluster(**SNAPSHOTS) as cluster:
-            away = next(node for node in cluster.running if node is not cluster.controller)
-            known = log_of(away).end_offset
-            await away.stop()
-            for number in range(25):
-                await cluster.create_topic(f"t{number}", replicas=2)
-            for node in cluster.running:
-                await until(lambda node=node: log_of(node).start_offset > known, "all but the newest is cut off")
+            away = await fall_behind(cluster)
+            known = log_of(cluster.controller).start_offset
             size_bytes = log_of(cluster.controller).snapshot_size_bytes(log_of(cluster.controller).snapshot)
             assert size_bytes > 3000, "it comes in parts"
             await away.start()
@@ -41,13 +52,62 @@ def test_who_is_too_far_behind_copies_a_snapshot() -> None:
             await until(
                 lambda: away.running.controller.image.offset == controller.image.offset, "it has what the leader has"
             )
-            assert log_of(away).start_offset > known
+            assert log_of(away).start_offset >= known
             assert away.running.controller.image.topics_by_name == controller.image.topics_by_name
             await cluster.create_topic("later", min_insync_replicas="3")
             assert (await cluster.produce("later", b"a")).error_code == ErrorCode.NONE
             await away.stop()
             await away.start()
             assert "t0" in away.running.controller.image.topics_by_name, "and starts from it"
+
+    run(scenario)
+
+
+def test_a_copy_that_broke_off_goes_on_where_it_was() -> None:
+    async def scenario() -> None:
+        async with Cluster(**SNAPSHOTS) as cluster:
+            away = await fall_behind(cluster)
+            quorum = cluster.controller.running.controller.quorum
+            receive, positions = quorum.receive_fetch_snapshot, []
+
+            def receive_or_hang_up(asked: SnapshotPosition) -> SnapshotVerdict:
+                positions.append(asked.position)
+                if len(positions) == 3:
+                    raise CloseConnection("for a test")
+                return receive(asked)
+
+            quorum.receive_fetch_snapshot = receive_or_hang_up  # type: ignore[method-assign]
+            await away.start()
+            assert positions[2] == positions[3] == 2000, "the part that was lost, and no other, is asked for again"
+            assert positions == sorted(positions)
+            assert "t24" in away.running.controller.image.topics_by_name
+
+    run(scenario)
+
+
+def test_a_copy_that_is_not_what_it_should_be_is_made_again() -> None:
+    async def scenario() -> None:
+        async with Cluster(**SNAPSHOTS) as cluster:
+            away = await fall_behind(cluster)
+            log = log_of(cluster.controller)
+            read, damaged = log.read_snapshot_part, []
+
+            def read_or_damage(snapshot: LogEnd, position: int, size_bytes_max: int) -> Any:
+                part = read(snapshot, position, size_bytes_max)
+                if position > 0 and not damaged:
+                    damaged.append(position)
+                    data = bytearray(part.read())
+                    data[len(data) // 2] ^= 1
+                    return bytes(data)
+                return part
+
+            log.read_snapshot_part = read_or_damage
+            await away.start()
+            assert damaged
+            assert "t24" in away.running.controller.image.topics_by_name
+            leads = cluster.controller.running.controller
+            await until(lambda: away.running.controller.image.offset == leads.image.offset, "it has all")
+            assert away.running.controller.image.topics_by_name == leads.image.topics_by_name
 
     run(scenario)
 

@@ -10,6 +10,7 @@ from cluster import Node, free_ports, until
 from barnabas.client.connection import ClientConnection
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
@@ -17,6 +18,7 @@ from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.protocol.messages.update_raft_voter import KRaftVersionFeature, UpdateRaftVoterRequest
 from barnabas.protocol.messages.update_raft_voter import Listener as UpdatedListener
 from barnabas.runtime.frame_reader import FrameBuffers
+from barnabas.runtime.memory_disk import MemoryDisk
 
 DESCRIBE_QUORUM = DescribeQuorumRequest(
     topics=[RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])]
@@ -195,6 +197,9 @@ def test_what_is_refused() -> None:
             assert await add() == ErrorCode.REQUEST_TIMED_OUT, "nobody answers there"
             lives = [Listener(name="CONTROLLER", host="127.0.0.1", port=quorum.ports[2])]
             assert await add(listeners=lives) == ErrorCode.REQUEST_TIMED_OUT, "it has never fetched"
+            assert await add(voter_id=2) == ErrorCode.REQUEST_TIMED_OUT, "nobody is there, though the node lives"
+            assert await quorum.add(2) == ErrorCode.NONE, "what was said of its address is forgotten"
+            assert await quorum.remove(2) == ErrorCode.NONE
             assert await remove(cluster_id="other") == ErrorCode.INCONSISTENT_CLUSTER_ID
             assert await remove(voter_directory_id=bytes(16)) == ErrorCode.INVALID_REQUEST
             assert await remove(voter_id=2, voter_directory_id=two.directory_id) == ErrorCode.VOTER_NOT_FOUND
@@ -224,7 +229,7 @@ def test_a_voter_moves() -> None:
                     "current_leader_epoch": epoch,
                     "voter_id": 1,
                     "voter_directory_id": key.directory_id,
-                    "listeners": [UpdatedListener(name="CONTROLLER", host="127.0.0.2", port=quorum.ports[1])],
+                    "listeners": [UpdatedListener(name="CONTROLLER", host="localhost", port=quorum.ports[1])],
                     "kraft_version_feature": KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
                     **fields,
                 }
@@ -245,13 +250,78 @@ def test_a_voter_moves() -> None:
             assert await update(kraft_version_feature=none) == ErrorCode.INVALID_REQUEST
             assert await update() == ErrorCode.NONE
             answer = await quorum.nodes[2].ask(DESCRIBE_QUORUM, 2)
-            assert [(each.node_id, each.listeners[0].host) for each in answer.nodes] == [(1, "127.0.0.2")]
+            assert [(each.node_id, each.listeners[0].host) for each in answer.nodes] == [(1, "localhost")]
             cluster = await connection.request(DescribeClusterRequest(endpoint_type=2), 2, 5000)
             assert (cluster.controller_id, cluster.endpoint_type) == (1, 2)
             assert [each.broker_id for each in cluster.brokers] == [1, 2]
             wrong = await connection.request(DescribeClusterRequest(endpoint_type=1), 2, 5000)
             assert wrong.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
             connection.close()
+
+    run(scenario)
+
+
+def test_a_voter_that_comes_back_elsewhere_says_so() -> None:
+    async def scenario() -> None:
+        async with quorum_of(3) as quorum:
+            await grown(quorum)
+            node = quorum.nodes[3]
+            await node.stop()
+            [port] = free_ports(1)
+            node.settings["listeners"] = node.settings["listeners"].replace(f":{quorum.ports[3]}", f":{port}")
+            await node.start()
+
+            def known(other: Node) -> int:
+                voter = other.running.controller.quorum.raft.voters.get(3)
+                assert voter is not None
+                return voter.endpoints[0].port
+
+            for other in quorum.running:
+                await until(lambda other=other: known(other) == port, "all know where it is")
+            await quorum.nodes[1].stop()
+            await until(lambda: any(node.running.controller.quorum.is_leader for node in quorum.running), "a leader")
+            await quorum.create_topic("t", by=2)
+
+    run(scenario)
+
+
+def test_controllers_join_by_themselves_if_told_to() -> None:
+    async def scenario() -> None:
+        async with quorum_of(3, controller_quorum_auto_join_enable="true") as quorum:
+            for node in quorum.running:
+                raft = node.running.controller.quorum.raft
+                await until(lambda raft=raft: raft.voters.ids == (1, 2, 3), "all vote")
+            # A lost disk: the node comes back as another replica, and takes the place of the lost one.
+            lost = quorum.key(3)
+            await quorum.nodes[3].stop()
+            quorum.nodes[3].disk = MemoryDisk()
+            await quorum.nodes[3].start()
+            key = quorum.key(3)
+            assert key != lost
+            for node in quorum.running:
+                raft = node.running.controller.quorum.raft
+                await until(lambda raft=raft: raft.voters.is_voter(key), "the new one votes")
+            answer = await quorum.nodes[1].ask(ApiVersionsRequest(), 0)
+            assert answer.error_code == ErrorCode.NONE
+            request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+            answer = await quorum.nodes[1].ask(request, 4)
+            levels = {each.name: each.max_version_level for each in answer.finalized_features}
+            assert levels["kraft.version"] == 1
+
+    run(scenario)
+
+
+def test_the_quorum_is_described_in_every_version() -> None:
+    async def scenario() -> None:
+        async with quorum_of(2) as quorum:
+            for version in (0, 1, 2):
+                answer = await quorum.nodes[2].ask(DESCRIBE_QUORUM, version)
+                [voter] = answer.topics[0].partitions[0].current_voters
+                [observer] = answer.topics[0].partitions[0].observers
+                assert (voter.replica_id, observer.replica_id) == (1, 2)
+                assert (voter.replica_directory_id == quorum.key(1).directory_id) == (version == 2)
+                assert (voter.last_fetch_timestamp > 0) == (version > 0)
+                assert bool(answer.nodes) == (version == 2)
 
     run(scenario)
 

@@ -88,10 +88,19 @@ def run_tool(
 class ApacheKafka:
     """One node, broker and controller, on loopback. A context manager."""
 
-    def __init__(self, directory: Path, config: Mapping[str, object] | None = None, node_id: int = 1) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        config: Mapping[str, object] | None = None,
+        node_id: int = 1,
+        *,
+        port: int | None = None,
+        cluster_id: str | None = None,
+    ) -> None:
         self.directory = directory
         self.node_id = node_id
-        self.port = free_port()
+        self.port = port or free_port()
+        self.cluster_id = cluster_id  # None: a new one
         self.config = dict(config or {})
         self.process: subprocess.Popen[bytes] | None = None
         self.ready_seconds = 0.0  # from the start of the process, formatted storage assumed, to its first answer
@@ -104,16 +113,37 @@ class ApacheKafka:
     def node_directory(self) -> Path:
         return self.directory / "data"
 
+    @property
+    def _properties(self) -> Path:
+        return self.directory / "server.properties"
+
+    @property
+    def pids(self) -> list[int]:
+        assert self.process is not None
+        return [self.process.pid]
+
     def start(self) -> ApacheKafka:
+        self.format()
+        began = self.begin()
+        self.wait_until_ready(began)
+        return self
+
+    def format(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        properties = self.directory / "server.properties"
-        if not properties.exists():
-            self._format(properties)
+        if not self._properties.exists():
+            self._format(self._properties)
+
+    def begin(self) -> float:
+        """Without waiting until it answers, which takes a majority of the voters. When that was."""
         began = time.monotonic()
         log = (self.directory / "server.log").open("ab")
-        command = java_command("kafka.Kafka", str(properties), flags=SERVER_FLAGS)
+        command = java_command("kafka.Kafka", str(self._properties), flags=SERVER_FLAGS)
         self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         log.close()
+        return began
+
+    def wait_until_ready(self, began: float) -> None:
+        assert self.process is not None
         while not is_answering(self.port):
             status = self.process.poll()
             if status is not None or time.monotonic() > began + READY_SECONDS_MAX:
@@ -122,7 +152,6 @@ class ApacheKafka:
                 raise AssertionError(f"Apache Kafka does not answer (exit status {status}): {said}")
             time.sleep(0.005)
         self.ready_seconds = time.monotonic() - began
-        return self
 
     def stop(self) -> None:
         if self.process is None:
@@ -165,8 +194,69 @@ class ApacheKafka:
             **self.config,
         }
         properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        cluster_id = run_tool("kafka.tools.StorageTool", "random-uuid").split()[-1]
+        cluster_id = self.cluster_id or random_cluster_id()
         run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
+
+
+class ApacheKafkaCluster:
+    """Several nodes, each broker and controller, that vote together. A context manager."""
+
+    def __init__(self, directory: Path, config: Mapping[str, object] | None = None, nodes: int = 3) -> None:
+        ids = range(1, nodes + 1)
+        ports = {id: free_port() for id in ids}
+        voter_ports = {id: free_port() for id in ids}
+        cluster_id = random_cluster_id()
+        shared = {
+            "controller.quorum.voters": ",".join(f"{id}@127.0.0.1:{port}" for id, port in voter_ports.items()),
+            "default.replication.factor": min(3, nodes),
+            "offsets.topic.replication.factor": min(3, nodes),
+            **(config or {}),
+        }
+        self.nodes = [
+            ApacheKafka(
+                directory / f"node-{id}",
+                {**shared, "listeners": f"PLAINTEXT://127.0.0.1:{ports[id]},CONTROLLER://127.0.0.1:{voter_ports[id]}"},
+                id,
+                port=ports[id],
+                cluster_id=cluster_id,
+            )
+            for id in ids
+        ]
+        self.ready_seconds = 0.0  # until all of them answer
+
+    @property
+    def address(self) -> str:
+        return ",".join(node.address for node in self.nodes)
+
+    @property
+    def pids(self) -> list[int]:
+        return [pid for node in self.nodes for pid in node.pids]
+
+    def resident_bytes(self) -> int:
+        return sum(node.resident_bytes() for node in self.nodes)
+
+    def __enter__(self) -> ApacheKafkaCluster:
+        try:
+            for node in self.nodes:
+                node.format()
+            began = min([node.begin() for node in self.nodes])
+            for node in self.nodes:
+                node.wait_until_ready(began)
+            self.ready_seconds = max(node.ready_seconds for node in self.nodes)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for node in self.nodes:
+            node.stop()
+
+
+def random_cluster_id() -> str:
+    return run_tool("kafka.tools.StorageTool", "random-uuid").split()[-1]
 
 
 def free_port() -> int:

@@ -67,6 +67,11 @@ class BrokerProcess:
         return self.process.pid
 
     @property
+    def pids(self) -> list[int]:
+        """Of all processes that serve."""
+        return [self.pid]
+
+    @property
     def node_directory(self) -> Path:
         assert self.data is not None
         return self.data / "node-1"
@@ -122,7 +127,7 @@ class BrokerProcess:
         return self._errors.read_text(errors="replace") if self._errors.exists() else ""
 
     def resident_bytes(self) -> int:
-        return resident_bytes(self.pid)
+        return sum(resident_bytes(pid) for pid in self.pids)
 
     def __enter__(self) -> BrokerProcess:
         return self if self.is_running() else self.start()
@@ -172,6 +177,14 @@ def resident_bytes(pid: int) -> int:
     """Resident memory of a process, from /proc."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise ProcessLookupError(pid)
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory that was ever resident."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     raise ProcessLookupError(pid)
 

@@ -230,7 +230,8 @@ class Cluster:
                 for key, value in configs.items()
             ],
         )
-        answer = await self.controller.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        node = self.nodes[int(name)] if resource_type == ResourceType.BROKER else self.controller
+        answer = await node.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
         assert answer.responses[0].error_code == ErrorCode.NONE, answer
 
     async def fetch(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from broker_process import BrokerProcess, resident_bytes, wait_until
+from broker_process import BrokerProcess, wait_until
 
 
 class ClusterProcess(BrokerProcess):
@@ -46,9 +46,10 @@ class ClusterProcess(BrokerProcess):
     def broker_pids(self) -> list[int]:
         return [self.broker_pid(node_id) for node_id in self.ids]
 
-    def resident_bytes(self) -> int:
-        """Of all together, the supervisor included."""
-        return sum(resident_bytes(pid) for pid in (self.pid, *self.broker_pids()))
+    @property
+    def pids(self) -> list[int]:
+        """The supervisor included."""
+        return [self.pid, *self.broker_pids()]
 
 
 def wait_until_ended(pids: list[int]) -> None:

@@ -155,6 +155,15 @@ class Scenario:
         response = await self.client.call(connection, request, 13)
         return ErrorCode(response.responses[0].partition_responses[0].error_code)
 
+    async def write(self, topic: Topic, *values: bytes) -> None:
+        """As `produce`, until it is accepted: a leader may not know yet that it is one."""
+
+        async def accepted() -> bool:
+            self.client.forget_leader(topic.id, 0)
+            return await self.produce(topic, *values) == ErrorCode.NONE
+
+        await self.patiently(accepted)
+
     async def read(self, topic: Topic) -> list[bytes]:
         """All values of the first partition, which begin at offset 0."""
         partition_id = PartitionId(topic.id, 0)

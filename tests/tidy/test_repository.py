@@ -31,8 +31,6 @@ STORED = {
     "max.compaction.lag.ms": "compaction",
     "min.cleanable.dirty.ratio": "compaction",
     "min.compaction.lag.ms": "compaction",
-    "follower.replication.throttled.replicas": "replication",
-    "leader.replication.throttled.replicas": "replication",
     "unclean.leader.election.enable": "replication",
     "local.retention.bytes": "tiered storage, as in a Kafka that has none",
     "local.retention.ms": "tiered storage, as in a Kafka that has none",

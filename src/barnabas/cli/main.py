@@ -127,10 +127,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from barnabas.cli import simulate
 
         return simulate.simulate(options)
-    from barnabas.cli import serve
-
     if options.command == "up" and options.brokers > 1:
-        from barnabas.cli import supervise
+        from barnabas.cli import supervise  # which needs no broker in its memory
 
         return supervise.up(options)
+    from barnabas.cli import serve
+
     return serve.up(options) if options.command == "up" else serve.broker(options)

@@ -5,7 +5,7 @@
 
 from barnabas.config.endpoints import SERVERS, VOTERS, Server, Voter
 from barnabas.config.replication import ReplicationConfig
-from barnabas.config.setting import integer, long, names
+from barnabas.config.setting import boolean, integer, long, names
 from barnabas.config.validation import at_least
 
 SEGMENT_BYTES_MIN = 8 << 20  # one batch must fit
@@ -50,6 +50,11 @@ class QuorumConfig(ReplicationConfig):
         1 << 20,
         at_least(1),
         help="How much of a snapshot of the metadata is fetched at once.",
+    )
+    controller_quorum_auto_join_enable: bool = boolean(
+        "controller.quorum.auto.join.enable",
+        False,
+        help="Whether a controller that is found not to vote, where voters stand in the log, makes itself a voter.",
     )
     metadata_log_segment_bytes: int = integer(
         "metadata.log.segment.bytes",

@@ -85,8 +85,12 @@ def replacing_alterations(request: "AlterConfigsRequest") -> list[Alteration]:
 # What the broker that was asked can say by itself
 
 
-def check_form(alterations: Sequence[Alteration], node_id: int) -> list[Refusal | None]:
-    """For each alteration, what is wrong with it whatever the metadata may be."""
+def check_form(alterations: Sequence[Alteration], node_id: int | None) -> list[Refusal | None]:
+    """For each alteration, what is wrong with it whatever the metadata may be.
+
+    `node_id` is that of the broker that was asked, which answers for itself only; None where it has asked the
+    controller in its turn.
+    """
     times: dict[ConfigResource, int] = {}
     for alteration in alterations:
         times[alteration.resource] = times.get(alteration.resource, 0) + 1
@@ -96,7 +100,7 @@ def check_form(alterations: Sequence[Alteration], node_id: int) -> list[Refusal 
     ]
 
 
-def _check_form(alteration: Alteration, node_id: int) -> Refusal | None:
+def _check_form(alteration: Alteration, node_id: int | None) -> Refusal | None:
     names = [edit.name for edit in alteration.edits]
     if len(set(names)) < len(names):
         return _refused("A setting is named twice.")
@@ -119,8 +123,8 @@ def _check_form(alteration: Alteration, node_id: int) -> Refusal | None:
             return _refused(f"Resources of type {unsupported} have no configs that can be altered so.")
 
 
-def _check_node(name: str, node_id: int) -> Refusal | None:
-    if name != str(node_id):
+def _check_node(name: str, node_id: int | None) -> Refusal | None:
+    if node_id is not None and name != str(node_id):
         return _refused(f"This is broker {node_id}; ask broker {name!r} itself.")
     return None
 

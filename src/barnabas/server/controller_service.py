@@ -118,7 +118,7 @@ class ControllerService:
             on_committed=self._committed,
             on_failure=self._fail,
         )
-        self.voter_changes = VoterChanges(quorum=self.quorum, peers=peers, clock=runtime.clock)
+        self.voter_changes = VoterChanges(quorum=self.quorum, runtime=runtime)
         self.snapshots = SnapshotGenerator(log=self._log, config=config, runtime=runtime)
 
     @property

@@ -220,6 +220,7 @@ class Quorum:
         """The log has grown or was cut: perhaps others vote now."""
         if self.voter_history.voters != self.raft.voters:
             logger.info("%s vote now", self.voter_history.voters)
+            self.addresses.voters_changed(self.voter_history.voters)
             self._carry_out(self.raft.voters_changed(self.voter_history.voters, self._clock.monotonic_ms()))
 
     def _tell(self) -> None:
@@ -271,6 +272,7 @@ class Quorum:
     def append_voters(self, voters: VoterSet) -> Offset:
         """As `append`; they count from now on."""
         assert self.is_leader
+        assert voters.overlaps_majority_of(self.raft.voters)
         end_offset = self._log.append_voters(voters)
         self._heed_voters()
         self._tell()
@@ -286,9 +288,11 @@ class Quorum:
         try:
             synced = -1
             while self.is_leader and synced < self._log.end_offset:
-                synced = self._log.end_offset
+                epoch, end_offset = self.epoch, self._log.end_offset
                 await self._runtime.offload(self._log.sync)
-                self._perform(self.raft.synced(synced, self._clock.monotonic_ms()))
+                if self.epoch == epoch:  # else what was synced may have been cut and written anew since
+                    synced = end_offset
+                    self._perform(self.raft.synced(synced, self._clock.monotonic_ms()))
         except OSError as error:
             self._failed(error)
         finally:

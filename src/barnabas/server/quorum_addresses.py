@@ -43,6 +43,11 @@ class QuorumAddresses:
             if node_id > NO_LEADER and address[0]:
                 self._told[node_id] = address
 
+    def voters_changed(self, voters: VoterSet) -> None:
+        """What the log says of a voter is newer than what was told before."""
+        for voter in voters.voters:
+            self._told.pop(voter.key.id, None)
+
     def of(self, node_id: BrokerId, voters: VoterSet) -> Address | None:
         if node_id <= FIRST_BOOTSTRAP_ID:
             return self._bootstrap[FIRST_BOOTSTRAP_ID - node_id]

@@ -1,6 +1,8 @@
 """Between the plain values of `consensus.messages` and Kafka's messages for the partition of the metadata log."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from barnabas.consensus.messages import (
     NO_LEADER,
@@ -18,10 +20,13 @@ from barnabas.consensus.voters import ReplicaKey
 from barnabas.errors import ErrorCode
 from barnabas.metadata.topic_names import METADATA_TOPIC, METADATA_TOPIC_ID
 from barnabas.protocol.message import Message
-from barnabas.protocol.messages import begin_quorum_epoch, end_quorum_epoch, fetch, fetch_snapshot, vote
+from barnabas.protocol.messages import begin_quorum_epoch, end_quorum_epoch, fetch, vote
 from barnabas.runtime.interfaces import Address
 from barnabas.server.quorum_addresses import OwnEndpoints
 from barnabas.types import NO_LEADER_EPOCH, BrokerId, Offset
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages import fetch_snapshot
 
 
 def encode(message: VoteRequest | BeginEpochRequest | EndEpochRequest, cluster_id: str, own: OwnEndpoints) -> Message:
@@ -212,6 +217,8 @@ def decode_fetch_response(response: fetch.FetchResponse) -> tuple[FetchVerdict, 
 def fetch_snapshot_request(
     position: SnapshotPosition, cluster_id: str, size_bytes_max: int
 ) -> fetch_snapshot.FetchSnapshotRequest:
+    from barnabas.protocol.messages import fetch_snapshot
+
     snapshot = fetch_snapshot.RequestSnapshotId(
         end_offset=position.snapshot.end_offset, epoch=position.snapshot.last_epoch
     )
@@ -241,6 +248,8 @@ def decode_fetch_snapshot(request: fetch_snapshot.FetchSnapshotRequest) -> Snaps
 
 
 def fetch_snapshot_response(verdict: SnapshotVerdict, data: object = b"") -> fetch_snapshot.FetchSnapshotResponse:
+    from barnabas.protocol.messages import fetch_snapshot
+
     partition = fetch_snapshot.ResponsePartitionSnapshot(
         index=0,
         error_code=verdict.error,

@@ -19,7 +19,6 @@ from barnabas.consensus.messages import LogEnd
 from barnabas.consensus.snapshot_file import SnapshotEncoder, SnapshotHead
 from barnabas.consensus.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.protocol.checksum import crc32c
-from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.runtime.interfaces import Address, Runtime
 from barnabas.server.metadata_log import DIRECTORY_NAME
 from barnabas.server.peers import Peers
@@ -132,6 +131,8 @@ def begin_quorum(runtime: Runtime, directory: str, key: ReplicaKey, own: OwnEndp
 
 async def find_cluster_id(config: BrokerConfig, runtime: Runtime) -> str:
     """Asks the quorum which cluster it is: a node that joins belongs to it. Waits until one answers."""
+    from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
+
     servers = bootstrap_of(config) or tuple((each.host, each.port) for each in config.controller_quorum_voters)
     peers = Peers(
         node_id=config.node_id,

@@ -11,8 +11,7 @@ from barnabas.consensus import membership
 from barnabas.consensus.membership import Refusal
 from barnabas.consensus.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.runtime.interfaces import Clock
+from barnabas.runtime.interfaces import Runtime
 from barnabas.server.peers import Peers
 from barnabas.server.quorum import Quorum
 from barnabas.types import Offset
@@ -25,10 +24,10 @@ DONE = Refusal(ErrorCode.NONE)
 
 
 class VoterChanges:
-    def __init__(self, *, quorum: Quorum, peers: Peers, clock: Clock) -> None:
+    def __init__(self, *, quorum: Quorum, runtime: Runtime) -> None:
         self._quorum = quorum
-        self._peers = peers
-        self._clock = clock
+        self._runtime = runtime
+        self._clock = runtime.clock
         self._is_busy = False
 
     async def add(self, key: ReplicaKey, endpoints: tuple[VoterEndpoint, ...], *, ack_when_committed: bool) -> Refusal:
@@ -101,17 +100,20 @@ class VoterChanges:
         return Refusal(ErrorCode.INVALID_REQUEST, f"A voter needs an address on the listener {listener}.")
 
     async def _kraft_versions(self, key: ReplicaKey, endpoints: tuple[VoterEndpoint, ...]) -> tuple[int, int] | Refusal:
+        """Asked at the address that was named, whoever is known by that id now."""
+        from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+
         address = self._quorum.addresses.of_voter(Voter(key, endpoints))
-        assert address is not None
-        self._quorum.addresses.learn({key.id: address})
+        own_id = self._quorum.raft.replica.id
+        peers = Peers(node_id=own_id, runtime=self._runtime, address_of=lambda _id, _purpose: address)
         request = ApiVersionsRequest(client_software_name=SOFTWARE, client_software_version="1")
         try:
-            answer = await self._peers.get(key.id, PURPOSE).request(request)
+            answer = await peers.get(key.id, PURPOSE).request(request)
         except ConnectionLost as error:
             words = f"The new voter {membership.shown(key)} does not answer: {error}."
             return Refusal(ErrorCode.REQUEST_TIMED_OUT, words)
         finally:
-            self._peers.forget(key.id, PURPOSE)
+            peers.close()
         for feature in answer.supported_features:
             if feature.name == KRAFT_VERSION:
                 return feature.min_version, feature.max_version

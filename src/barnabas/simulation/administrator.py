@@ -1,4 +1,4 @@
-"""Who administers the cluster while others use it: topics created and deleted, partitions added, moved, led by others.
+"""Who administers the cluster while others use it: topics, partitions, leaders, voters.
 
 Always holds: a topic that others use is never deleted, and never has fewer than two replicas.
 Does not know: what becomes of a request that was not answered; it looks at the metadata instead.
@@ -7,6 +7,8 @@ Does not know: what becomes of a request that was not answered; it looks at the 
 from __future__ import annotations
 
 from barnabas.errors import ErrorCode
+from barnabas.metadata.topic_names import METADATA_TOPIC
+from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -15,17 +17,28 @@ from barnabas.protocol.messages.alter_partition_reassignments import (
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    ReplicaState,
+    RequestPartitionData,
+    RequestTopicData,
+)
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.simulation.client import Unavailable
+from barnabas.simulation.cluster import CONTROLLER_PORT
 from barnabas.simulation.history import TopicCreated, TopicDeleted, TopicDeletionAsked
 from barnabas.simulation.participants import Participant, Topic
 from barnabas.types import Uuid
 
+ADD_RAFT_VOTER_VERSION = 1
 ALTER_PARTITION_REASSIGNMENTS_VERSION = 1
 CREATE_PARTITIONS_VERSION = 3
 CREATE_TOPICS_VERSION = 7
 DELETE_TOPICS_VERSION = 6
+DESCRIBE_QUORUM_VERSION = 2
 ELECT_LEADERS_VERSION = 2
+REMOVE_RAFT_VOTER_VERSION = 0
 PREFERRED = 0
 MIN_REPLICAS = 2  # with fewer nothing that is acknowledged would survive its node
 
@@ -35,6 +48,10 @@ class Administrator(Participant):
 
     async def step(self) -> None:
         random, habits = self.client.random, self.board.habits
+        if habits.changes_voters and not self.board.is_calm and random.random() < 0.2:
+            await self._change_voters()
+            self.progress += 1
+            return
         if habits.moves_partitions and not self.board.is_calm and random.random() < 0.5:
             await random.choice((self._add_partition, self._reassign, self._elect_preferred))()
             self.progress += 1
@@ -91,6 +108,51 @@ class Administrator(Participant):
         response = await self.client.call_any(request, DELETE_TOPICS_VERSION)
         if response.responses[0].error_code == ErrorCode.NONE:
             self.board.history.tell(TopicDeleted(topic_id=topic_id))
+
+    # Voters of the metadata quorum
+
+    async def ensure_voters(self, count: int) -> None:
+        """Adds those that follow until there are as many."""
+        while True:
+            try:
+                voters, observers = await self._describe_quorum()
+                if len(voters) >= count:
+                    return
+                if observers:
+                    await self._add_voter(observers[0])
+            except Unavailable:
+                pass
+            await self.back_off()
+
+    async def _change_voters(self) -> None:
+        random = self.client.random
+        voters, observers = await self._describe_quorum()
+        if observers and random.random() < 0.6:
+            await self._add_voter(random.choice(observers))
+        elif len(voters) > 1:
+            voter = random.choice(voters)
+            request = RemoveRaftVoterRequest(
+                cluster_id=None, voter_id=voter.replica_id, voter_directory_id=voter.replica_directory_id
+            )
+            await self.client.call_any(request, REMOVE_RAFT_VOTER_VERSION)
+
+    async def _describe_quorum(self) -> tuple[list[ReplicaState], list[ReplicaState]]:
+        topic = RequestTopicData(topic_name=METADATA_TOPIC, partitions=[RequestPartitionData(partition_index=0)])
+        response = await self.client.call_any(DescribeQuorumRequest(topics=[topic]), DESCRIBE_QUORUM_VERSION)
+        if response.error_code != ErrorCode.NONE or response.topics[0].partitions[0].error_code != ErrorCode.NONE:
+            raise Unavailable("nobody knows the quorum")
+        quorum = response.topics[0].partitions[0]
+        return quorum.current_voters, quorum.observers
+
+    async def _add_voter(self, replica: ReplicaState) -> None:
+        request = AddRaftVoterRequest(
+            cluster_id=None,
+            timeout_ms=int(self.client.timeout_ms),
+            voter_id=replica.replica_id,
+            voter_directory_id=replica.replica_directory_id,
+            listeners=[Listener(name="CONTROLLER", host=f"node-{replica.replica_id}", port=CONTROLLER_PORT)],
+        )
+        await self.client.call_any(request, ADD_RAFT_VOTER_VERSION)
 
     # What an operator does with topics that stay
 

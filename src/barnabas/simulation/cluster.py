@@ -72,6 +72,7 @@ class SimulatedCluster:
         node_count: int,
         settings: Mapping[str, str],
         sync_ms_max: float,
+        changes_voters: bool = False,
         on_failure: Callable[[BaseException, str], None],
     ) -> None:
         self.loop = loop
@@ -81,6 +82,7 @@ class SimulatedCluster:
         self._random = random
         self._settings = dict(settings)
         self._sync_ms_max = sync_ms_max
+        self._changes_voters = changes_voters  # then the first node begins the quorum, and the others join it
         self._on_failure = on_failure  # told of an end that nobody asked for
         self.on_election: Callable[[], object] | None = None  # told when a voter has written down its election
         self.starts = 0
@@ -102,9 +104,11 @@ class SimulatedCluster:
             settings["listeners"] += f",CONTROLLER://{host}:{CONTROLLER_PORT}"
             settings["controller.listener.names"] = "CONTROLLER"
             settings["inter.broker.listener.name"] = "PLAINTEXT"
-            settings["controller.quorum.voters"] = ",".join(
-                f"{node.id}@{node.host}:{CONTROLLER_PORT}" for node in self.nodes.values()
-            )
+            addresses = {node.id: f"{node.host}:{CONTROLLER_PORT}" for node in self.nodes.values()}
+            if self._changes_voters:
+                settings["controller.quorum.bootstrap.servers"] = addresses[1]
+            else:
+                settings["controller.quorum.voters"] = ",".join(f"{id}@{at}" for id, at in addresses.items())
         return BrokerConfig({**settings, **self._settings})
 
     @property

@@ -19,7 +19,6 @@ from barnabas.simulation.history import PartitionId
 from barnabas.types import BrokerId, Offset
 
 if TYPE_CHECKING:
-    from barnabas.consensus.voters import ReplicaKey
     from barnabas.log.log import Log
     from barnabas.metadata.image import MetadataImage
     from barnabas.server.partition import Partition
@@ -46,7 +45,7 @@ class OneVote(Checker):
     def __init__(self, promises: Promises) -> None:
         super().__init__(promises)
         self._epochs: dict[BrokerId, int] = {}
-        self._votes: dict[tuple[BrokerId, int], ReplicaKey] = {}
+        self._votes: dict[tuple[BrokerId, int], BrokerId] = {}
 
     def inspect_quorum(self, cluster: SimulatedCluster) -> None:
         for node in cluster.nodes.values():
@@ -56,11 +55,12 @@ class OneVote(Checker):
             if election.epoch < self._epochs.get(node.id, 0):
                 self.fail(f"{node.host} was in epoch {self._epochs[node.id]}, now it is in {election.epoch}")
             self._epochs[node.id] = election.epoch
+            voted = None if election.voted is None else election.voted.id
             before = self._votes.get((node.id, election.epoch))
-            if before is not None and election.voted != before:
-                self.fail(f"{node.host} voted for {before} in epoch {election.epoch}, and then for {election.voted}")
-            if election.voted is not None:
-                self._votes[node.id, election.epoch] = election.voted
+            if before is not None and voted != before:
+                self.fail(f"{node.host} voted for {before} in epoch {election.epoch}, and then for {voted}")
+            if voted is not None:
+                self._votes[node.id, election.epoch] = voted
 
 
 class OneLeader(Checker):

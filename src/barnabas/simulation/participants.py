@@ -65,6 +65,7 @@ class Habits:
     replication_factor: int = 1
     partition_count_max: int = 3
     churn_names: tuple[str, ...] = ()
+    changes_voters: bool = False  # whether voters of the metadata quorum come and go
     moves_partitions: bool = False  # whether partitions are added, reassigned, and given to preferred leaders
 
 

@@ -119,10 +119,12 @@ class Character:
     consumers: list[bool]  # with sessions
     members: int  # of the one group
     restarts_at_end: bool
+    changes_voters: bool
 
     @classmethod
     def drawn(cls, random: Random, nodes: int) -> "Character":
         power = random.random() < 0.5
+        changes_voters = nodes > 1 and random.random() < 0.3
         records_max = random.choice((1, 5, 20))
         value_bytes_max = random.choice((50, 300, 2000))
         batch_bytes_max = 100 + records_max * (value_bytes_max + 30)  # a batch must fit into a segment
@@ -157,6 +159,7 @@ class Character:
                 topic_settings=topic_settings,
                 replication_factor=min(nodes, 3),
                 begins_alone=nodes > 1,
+                changes_voters=changes_voters,
                 moves_partitions=nodes > 1 and random.random() < 0.5,
                 churn_names=("churn-0", "churn-1"),
             ),
@@ -170,6 +173,7 @@ class Character:
             consumers=[random.random() < 0.6 for _ in range(random.randint(1, 3))],
             members=random.choice((0, 0, 1, 2, 3)),
             restarts_at_end=random.random() < 0.5,
+            changes_voters=changes_voters,
         )
 
 
@@ -209,6 +213,7 @@ class Simulation:
             node_count=options.nodes,
             settings=self.character.settings,
             sync_ms_max=self.character.sync_ms_max,
+            changes_voters=self.character.changes_voters,
             on_failure=lambda error, what: self.loop.fail(_unexpected(what, error)),
         )
         self.cluster.on_election = lambda: self.loop.call_soon(self._inspect_quorum, context=self.loop.world)
@@ -291,6 +296,8 @@ class Simulation:
             await self._verdict()
 
     async def _create_topics(self) -> None:
+        if self.character.changes_voters:
+            await self.administrator.ensure_voters(len(self.cluster.nodes))
         for name in STABLE_TOPICS:
             await self.administrator.ensure(name, self._random.randint(1, 3), {})
 

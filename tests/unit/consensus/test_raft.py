@@ -413,6 +413,29 @@ def test_who_voted_itself_out_still_stands_while_the_others_need_its_log() -> No
     assert old.raft.high_watermark == other.raft.high_watermark
 
 
+def test_who_stands_with_another_disk_than_the_voter_of_its_id_has_no_vote() -> None:
+    class OnceVoted(ListLog):
+        def may_vote(self, replica: ReplicaKey, committed: int) -> bool:
+            return True
+
+    others = [Voter(ReplicaKey(node_id, b"x" * 16)) for node_id in (1, 2, 3)]
+    raft = Raft(
+        replica=ReplicaKey(1, b"y" * 16),
+        voters=VoterSet(others),
+        election=Election(epoch=1),
+        log=OnceVoted(),
+        timeouts=TIMEOUTS,
+        random=Random(1),
+        now_ms=0,
+    )
+    raft.tick(1000)
+    assert raft.role is Role.PROSPECTIVE
+    raft.receive_vote_response(2, VoteResponse(ErrorCode.NONE, 1, -1, True), True, 1000)
+    assert raft.role is Role.PROSPECTIVE, "one vote of three, not two"
+    raft.receive_vote_response(3, VoteResponse(ErrorCode.NONE, 1, -1, True), True, 1000)
+    assert raft.role is Role.CANDIDATE
+
+
 def test_the_last_voter_stays() -> None:
     cluster = RaftCluster(1, seed=12)
     refused = cluster.elect().change_voters(1)

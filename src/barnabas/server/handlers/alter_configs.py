@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 async def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     alterations = replacing_alterations(request)
-    outcomes = await config_changes.alter(broker, alterations, validate_only=request.validate_only)
+    outcomes = await config_changes.alter(broker, context, request, alterations)
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

@@ -47,9 +47,15 @@ def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest)
         finalized_features_epoch=image.offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in image.features.items()
+            for name, level in {**image.features, **quorum_features(broker)}.items()
         ],
     )
+
+
+def quorum_features(broker: Broker) -> dict[str, int]:
+    """The level that stands in control records of the quorum, not in the image; level 0 is not named."""
+    level = broker.controller.quorum.voter_history.kraft_version
+    return {features.KRAFT_VERSION: level} if level > 0 else {}
 
 
 def unsupported_version() -> ApiVersionsResponse:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.consensus.progress import ReplicaProgress
+from barnabas.consensus.voters import ReplicaKey
 from barnabas.errors import ErrorCode
 from barnabas.metadata.topic_names import METADATA_TOPIC
 from barnabas.protocol.messages.describe_quorum import (
@@ -22,13 +23,11 @@ from barnabas.protocol.messages.describe_quorum import (
     ResponseTopicData,
 )
 from barnabas.server.context import RequestContext
-from barnabas.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
-NODES_SINCE_VERSION = 2
-DIRECTORY_IDS_SINCE_VERSION = 2
+DIRECTORIES_SINCE_VERSION = 2  # and nodes with their endpoints
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
@@ -39,7 +38,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeQuorumReque
         return _unknown(request)
     return DescribeQuorumResponse(
         topics=[ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[_quorum(broker, context.api_version)])],
-        nodes=_nodes(broker, context) if context.api_version >= NODES_SINCE_VERSION else [],
+        nodes=_nodes(broker, context) if context.api_version >= DIRECTORIES_SINCE_VERSION else [],
     )
 
 
@@ -62,7 +61,7 @@ def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     )
 
 
-def _quorum(broker: Broker, version: int) -> ResponsePartitionData:
+def _quorum(broker: Broker, api_version: int) -> ResponsePartitionData:
     controller, clock = broker.controller, broker.runtime.clock
     raft = controller.quorum.raft
     progress = raft.progress
@@ -71,21 +70,25 @@ def _quorum(broker: Broker, version: int) -> ResponsePartitionData:
     now_ms = clock.monotonic_ms()
     leads = ReplicaProgress(raft.replica, controller.log.end_offset, now_ms, now_ms)
     voters = [leads if each.key.id == raft.replica.id else progress.of(each.key) for each in raft.voters.voters]
+    observers = list(progress.observers(now_ms))
+    if api_version < DIRECTORIES_SINCE_VERSION:
+        voters = [each._replace(key=ReplicaKey(each.key.id)) for each in voters]
+        observers = [each._replace(key=ReplicaKey(each.key.id)) for each in observers]
     to_wall_ms = clock.now_ms() - now_ms
     return ResponsePartitionData(
         partition_index=0,
         leader_id=controller.node_id,
         leader_epoch=raft.epoch,
         high_watermark=controller.high_watermark,
-        current_voters=[_state(each, to_wall_ms, version) for each in voters],
-        observers=[_state(each, to_wall_ms, version) for each in progress.observers(now_ms)],
+        current_voters=[_state(each, to_wall_ms) for each in voters],
+        observers=[_state(each, to_wall_ms) for each in observers],
     )
 
 
-def _state(replica: ReplicaProgress, to_wall_ms: float, version: int) -> ReplicaState:
+def _state(replica: ReplicaProgress, to_wall_ms: float) -> ReplicaState:
     return ReplicaState(
         replica_id=replica.key.id,
-        replica_directory_id=replica.key.directory_id if version >= DIRECTORY_IDS_SINCE_VERSION else ZERO_UUID,
+        replica_directory_id=replica.key.directory_id,
         log_end_offset=replica.end_offset,
         last_fetch_timestamp=-1 if replica.fetch_ms < 0 else int(replica.fetch_ms + to_wall_ms),
         last_caught_up_timestamp=-1 if replica.caught_up_ms < 0 else int(replica.caught_up_ms + to_wall_ms),

@@ -27,7 +27,7 @@ async def handle(
     broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     alterations = incremental_alterations(request)
-    outcomes = await config_changes.alter(broker, alterations, validate_only=request.validate_only)
+    outcomes = await config_changes.alter(broker, context, request, alterations)
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
