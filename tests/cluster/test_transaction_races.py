@@ -11,6 +11,7 @@ from transactional_producer import SETTINGS, TransactionalProducer, run
 
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -124,6 +125,38 @@ def test_a_batch_that_must_be_sent_again_keeps_those_behind_it_waiting(monkeypat
             assert error_of(await first) == ErrorCode.NOT_ENOUGH_REPLICAS
             assert error_of(await second) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             assert cluster.replica(1, "t").log.log_end_offset == 0
+
+    run(scenario)
+
+
+def test_who_reads_committed_records_is_not_woken_by_an_open_transaction() -> None:
+    async def scenario() -> None:
+        async with Cluster(1, **ALONE) as cluster:
+            await cluster.create_topic("t", replicas=1)
+            producer = TransactionalProducer(cluster)
+            await producer.init()
+            wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+            request = FetchRequest(
+                max_wait_ms=20_000,
+                min_bytes=1,
+                max_bytes=1 << 24,
+                isolation_level=1,
+                topics=[FetchTopic(topic="t", partitions=[wanted])],
+            )
+            reading = asyncio.ensure_future(cluster.nodes[1].ask(request, 12))
+            partition = cluster.replica(1, "t")
+            await until(lambda: partition.fetch_waits, "the reader waits")
+            connection = cluster.nodes[1]._connection
+            cluster.nodes[1]._connection = None
+            await producer.produce(0, b"a")
+            await producer.produce(0, b"b")
+            assert not reading.done()
+            await producer.end(commit=True)
+            (data,) = (await reading).responses[0].partitions
+            assert (data.last_stable_offset, data.aborted_transactions) == (3, [])
+            assert data.records
+            assert connection is not None
+            connection.close()
 
     run(scenario)
 

@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 PURPOSE = "transaction-markers"
 RETRY_MS = 50  # leaders change within a fraction of a second; until then there is nobody to ask
+RETRY_MS_MAX = 1_000  # a leader that stays away is not asked more often, however many transactions wait for it
 REQUEST_TIMEOUT_MS = 30_000
 MARKERS_PER_REQUEST_MAX = 1_000  # a request of a few hundred kilobytes
 
@@ -48,10 +49,11 @@ _FENCED = frozenset({ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 class _Sending:
     """One transaction's markers, and the partitions that have none yet."""
 
-    __slots__ = ("markers", "remaining")
+    __slots__ = ("markers", "remaining", "retry_ms")
 
     def __init__(self, markers: Markers) -> None:
         self.markers = markers
+        self.retry_ms = RETRY_MS  # grows
         self.remaining = dict(markers.partitions)
 
 
@@ -94,7 +96,8 @@ class MarkerSender:
             self._later(sending, waiting)
 
     def _later(self, sending: _Sending, partitions: Sequence[TopicPartition]) -> None:
-        self._broker.runtime.clock.call_later(RETRY_MS, lambda: self._again(sending, partitions))
+        self._broker.runtime.clock.call_later(sending.retry_ms, lambda: self._again(sending, partitions))
+        sending.retry_ms = min(2 * sending.retry_ms, RETRY_MS_MAX)
 
     def _again(self, sending: _Sending, partitions: Sequence[TopicPartition]) -> None:
         if not self._closed:

@@ -32,7 +32,6 @@ ABORTABLE_SINCE_VERSION = 11
 ADDS_SINCE_VERSION = 12
 
 Refused = Mapping[TopicPartition, ErrorCode]
-NOTHING_REFUSED: Refused = {}
 
 
 class _Beginning(NamedTuple):
@@ -52,14 +51,14 @@ def check(broker: Broker, request: ProduceRequest, api_version: int) -> Refused 
         return {partition.name: ErrorCode.INVALID_PRODUCER_ID_MAPPING for partition, _header in found}
     adds = api_version >= ADDS_SINCE_VERSION
     if not (adds or broker.config.transaction_partition_verification_enable):
-        return NOTHING_REFUSED
+        return {}
     beginning = {
         partition.name: _Beginning(partition, header, partition.verifications.begin(header.producer_id))
         for partition, header in found
         if partition.is_leader and not _has_begun(partition, header)
     }
     if not beginning:
-        return NOTHING_REFUSED
+        return {}
     membership = Membership(request.transactional_id, producers.pop(), list(beginning), only_verify=not adds)
     asked = transaction_membership.ask(broker, membership)
     if isinstance(asked, Mapping):

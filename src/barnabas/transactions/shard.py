@@ -31,7 +31,7 @@ from barnabas.transactions.transaction import (
     from_record,
     tombstone,
 )
-from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset, ProducerId, TopicPartition
+from barnabas.types import NO_PRODUCER_ID, Offset, ProducerId, TopicPartition
 
 # Each costs a kilobyte or two. Kafka has no such limit; a client that invents ids would fill the memory.
 IDS_MAX = 500_000
@@ -297,7 +297,3 @@ def _ended(transaction: Transaction) -> EndTxnResponse:
     if transaction.next_producer_id != NO_PRODUCER_ID:
         return EndTxnResponse(producer_id=transaction.next_producer_id, producer_epoch=0)
     return EndTxnResponse(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
-
-
-def refused(error: ErrorCode) -> EndTxnResponse:
-    return EndTxnResponse(error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
