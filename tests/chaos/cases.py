@@ -150,13 +150,11 @@ def run(case: Case, keep_logs: Path | None = None) -> Result:
     began = time.monotonic()
     result = Result()
     network = Namespaces(IDS) if case.network else Loopback(IDS)
-    with (
-        tempfile.TemporaryDirectory(prefix="barnabas-chaos-") as directory,
-        network,
-        Nodes(Path(directory), network, small_disks=case.small_disks) as nodes,
-    ):
+    with tempfile.TemporaryDirectory(prefix="barnabas-chaos-") as directory:
+        nodes = Nodes(Path(directory), network, small_disks=case.small_disks)
         try:
-            _disturb(case, nodes, result)
+            with network, nodes:
+                _disturb(case, nodes, result)
         except AssertionError as error:
             result.wrong.append(str(error))
         for node in nodes.nodes.values():

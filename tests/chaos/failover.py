@@ -20,9 +20,12 @@ SETTLE_SECONDS = 0.5  # of writing, before each kill
 
 def measure(who: str, times: int, say: Callable[[str], None]) -> list[float]:
     """Seconds without an acknowledged write to a partition, for each kill of its leader, or of the controller."""
-    network = Loopback(IDS)
     found = []
-    with tempfile.TemporaryDirectory(prefix="barnabas-chaos-") as directory, Nodes(Path(directory), network) as nodes:
+    with (
+        tempfile.TemporaryDirectory(prefix="barnabas-chaos-") as directory,
+        Loopback(IDS) as network,
+        Nodes(Path(directory), network) as nodes,
+    ):
         admin = AdminClient(quiet(nodes.bootstrap))
         admin.create_topics([NewTopic(TOPIC, 1, len(IDS))])[TOPIC].result(30)
         nodes.wait_until_whole()

@@ -32,8 +32,11 @@ def run(who: str) -> Result:
     """The leader of the first partition, or the controller, is killed while records flow, and started again."""
     began = time.monotonic()
     result = Result()
-    network = Loopback(IDS)
-    with tempfile.TemporaryDirectory(prefix="barnabas-chaos-") as directory, Nodes(Path(directory), network) as nodes:
+    with (
+        tempfile.TemporaryDirectory(prefix="barnabas-chaos-") as directory,
+        Loopback(IDS) as network,
+        Nodes(Path(directory), network) as nodes,
+    ):
         admin = AdminClient(quiet(nodes.bootstrap))
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, len(IDS))])[TOPIC].result(30)
         nodes.wait_until_whole()

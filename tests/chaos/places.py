@@ -14,11 +14,13 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-import socket
 import subprocess
 from types import TracebackType
 from typing import NamedTuple
 
+from barnabas.cli.ports import Ports
+
+HOST = "127.0.0.1"
 CLIENTS, NODES = 0, 1  # the two networks
 _numbers = itertools.count(1)
 
@@ -33,21 +35,21 @@ class Place(NamedTuple):
 
 
 class Loopback:
-    """All on 127.0.0.1; nothing can be cut."""
+    """All on 127.0.0.1; nothing can be cut. Ports are kept, so that no other process gets one while a node is down."""
 
     def __init__(self, ids: range) -> None:
-        held = [socket.create_server(("127.0.0.1", 0)) for _ in range(3 * len(ids))]
-        ports = [each.getsockname()[1] for each in held]
-        for each in held:
-            each.close()
-        host = "127.0.0.1"
-        self.places = {id: Place(host, ports.pop(), host, ports.pop(), ports.pop()) for id in ids}
+        self._ports = Ports(HOST)
+        self.places = {id: Place(HOST, self._free(), HOST, self._free(), self._free()) for id in ids}
+        self._ports.settle()
 
     def __enter__(self) -> Loopback:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        pass
+        self._ports.close()
+
+    def _free(self) -> int:
+        return self._ports.take(0)
 
 
 def why_no_namespaces() -> str | None:

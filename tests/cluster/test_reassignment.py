@@ -154,6 +154,7 @@ def test_a_throttled_reassignment_takes_its_time_until_the_throttle_is_lifted() 
             assert await reassign(cluster, [3, 2]) == ErrorCode.NONE
             await until(lambda: throttle.free_ms > broker.runtime.clock.monotonic_ms(), "the throttle holds back")
             assert (await cluster.produce("t", b"y")).error_code == ErrorCode.NONE, "who is in sync is not held back"
+            await until(lambda: cluster.nodes[3].running.partitions.get("t", 0), "the new replica is there")
             new = cluster.replica(3, "t")
             assert new.log.log_end_offset < 4
             assert await under_way(cluster) != []

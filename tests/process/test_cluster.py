@@ -153,8 +153,8 @@ def begin_by_hand(properties: Path) -> subprocess.Popen[bytes]:
 
 
 def test_three_brokers_by_hand(tmp_path: Path):
-    """From files with Kafka's names, hosts by name; a client in a rack hears of racks."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(6)]
+    """From files with Kafka's names, hosts by name. Clients are told the listener of the name that they dialled."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(9)]
     ports = [each.getsockname()[1] for each in held]
     for each in held:
         each.close()
@@ -167,9 +167,11 @@ def test_three_brokers_by_hand(tmp_path: Path):
             "process.roles=broker,controller\n"
             f"controller.quorum.voters={voters}\n"
             "controller.listener.names=CONTROLLER\n"
-            "inter.broker.listener.name=PLAINTEXT\n"
-            f"listeners=PLAINTEXT://:{ports[number]},CONTROLLER://:{ports[3 + number]}\n"
-            f"advertised.listeners=PLAINTEXT://localhost:{ports[number]}\n"
+            "inter.broker.listener.name=INTERNAL\n"
+            "listener.security.protocol.map=INTERNAL:PLAINTEXT,CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
+            f"listeners=INTERNAL://127.0.0.1:{ports[6 + number]},CLIENTS://:{ports[number]},"
+            f"CONTROLLER://:{ports[3 + number]}\n"
+            f"advertised.listeners=INTERNAL://127.0.0.1:{ports[6 + number]},CLIENTS://localhost:{ports[number]}\n"
             f"log.dirs={tmp_path / f'data-{number + 1}'}\n"
             f"broker.rack=rack-{number + 1}\n"
         )

@@ -70,6 +70,9 @@ class PartsBroker:
     def advertised(self, context: RequestContext) -> Address:
         return context.local_address
 
+    def listener_name(self, context: RequestContext) -> str:
+        return "PLAINTEXT"
+
     def add_log(self, topic: str, partition: int, records: int, **configs: str) -> Log:
         """A partition with as many records of one byte, all below its high watermark."""
         settings = {name.replace("_", "."): value for name, value in configs.items()}

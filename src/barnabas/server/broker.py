@@ -183,11 +183,17 @@ class Broker:
         logger.info("node %d stopped", self.node_id)
 
     def advertised(self, context: RequestContext) -> Address:
-        """The address that a client is told: as set, or else the one that it dialled."""
+        """The address that a client is told: as set for the listener that it dialled, or else what it dialled."""
         if self.config.advertised_listeners:
-            endpoint = self.config.advertised_listeners[0]
+            name = self.listener_name(context)
+            named = [each for each in self.config.advertised_listeners if each.listener_name == name]
+            endpoint = (named or self.config.advertised_listeners)[0]
             return endpoint.host, endpoint.port
         return context.local_address
+
+    def listener_name(self, context: RequestContext) -> str:
+        """Of the listener that a client dialled; it can be told by its port."""
+        return next((each.listener_name for each in self._bound if each.port == context.local_address[1]), "")
 
     def _acceptor(self, kind: ListenerKind) -> Acceptor:
         return Acceptor(

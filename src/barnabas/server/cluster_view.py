@@ -46,11 +46,12 @@ def nodes(broker: Broker, context: RequestContext, image: MetadataImage, *, fenc
 
 
 def _address(broker: Broker, context: RequestContext, registered: BrokerImage) -> tuple[str, int]:
-    """This node's own as the client dialled it, unless it is told to advertise another. A node that listens on every
+    """This node's own as the client dialled it, unless it is told to advertise another; of other nodes the listener of
+    the same name. A node that listens on every
     address of its machine and advertises none can only be on this one: it is told by the host that was dialled here."""
     if registered.id == broker.node_id or not registered.endpoints:
         return broker.advertised(context)
-    endpoint = registered.endpoints[0]
+    endpoint = registered.endpoint(broker.listener_name(context)) or registered.endpoints[0]
     host = context.local_address[0] if endpoint.host in WILDCARD_HOSTS else endpoint.host
     return host, endpoint.port
 
