@@ -235,8 +235,8 @@ class Cluster:
                 for key, value in configs.items()
             ],
         )
-        node = self.nodes[int(name)] if resource_type == ResourceType.BROKER else self.controller
-        answer = await node.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        ask = self.nodes[int(name)].ask if resource_type == ResourceType.BROKER else self.ask_controller
+        answer = await ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
         assert answer.responses[0].error_code == ErrorCode.NONE, answer
 
     async def fetch(
