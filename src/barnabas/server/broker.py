@@ -30,6 +30,7 @@ from barnabas.server.fetcher import PURPOSE as REPLICA_FETCH_PURPOSE
 from barnabas.server.fetcher import Fetchers
 from barnabas.server.group_coordinator import GroupCoordinator
 from barnabas.server.leader_elections import LeaderElections
+from barnabas.server.log_cleaner import LogCleaner
 from barnabas.server.log_directory import LogDirectory
 from barnabas.server.maintenance import Maintenance
 from barnabas.server.partitions import Partitions
@@ -86,6 +87,7 @@ class Broker:
         self.groups = GroupCoordinator(self)
         self.telemetry = ClientTelemetry(runtime)
         self.maintenance = Maintenance(self)
+        self.log_cleaner = LogCleaner(self)
         self.leader_elections = LeaderElections(self)
         self.controller_channel = ControllerChannel(self)
         self.controller_registrant = ControllerRegistrant(self)
@@ -135,6 +137,7 @@ class Broker:
         if quorum_setup.is_broker(self.config):
             self.partitions.set_aside_strays(self.controller.image)
             self.maintenance.start()
+            self.log_cleaner.start()
             self.acceptor.start()
         logger.info("node %d of cluster %s serves at %s", self.node_id, self.cluster_id, self.addresses)
 
@@ -158,6 +161,7 @@ class Broker:
         self.acceptor.close()
         self.groups.close()
         await self.leader_elections.stop()
+        await self.log_cleaner.stop()
         await self.maintenance.stop()
         await self.fetchers.stop()
         await self.in_sync_changes.stop()
