@@ -164,6 +164,11 @@ class Cluster:
 
     # What clients do
 
+    async def ask_controller(self, request: Any, version: int) -> Any:
+        """Whoever it is, once there is one."""
+        await until(lambda: any(node.running.controller.quorum.is_leader for node in self.running), "somebody leads")
+        return await self.controller.ask(request, version)
+
     async def create_topic(
         self, name: str, partitions: int = 1, replicas: int = 3, nodes: list[Node] | None = None, **configs: str
     ) -> None:
@@ -181,7 +186,7 @@ class Cluster:
             ],
             timeout_ms=REQUEST_MS_MAX,
         )
-        answer = await self.controller.ask(request, 7)
+        answer = await self.ask_controller(request, 7)
         assert answer.topics[0].error_code == ErrorCode.NONE, answer
         for node in self.running if nodes is None else nodes:
             await until(
@@ -190,7 +195,7 @@ class Cluster:
 
     async def delete_topic(self, name: str) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=REQUEST_MS_MAX)
-        answer = await self.controller.ask(request, 6)
+        answer = await self.ask_controller(request, 6)
         assert answer.responses[0].error_code == ErrorCode.NONE, answer
 
     async def produce(

@@ -21,6 +21,7 @@ from barnabas.server.controller_channel import ControllerChannel
 from barnabas.server.partition import Partition
 from barnabas.server.peers import Peers
 from barnabas.server.producer_ids import ProducerIds
+from barnabas.server.transaction_coordinator import TransactionCoordinator
 from barnabas.types import TopicPartition
 
 
@@ -58,6 +59,7 @@ class PartsBroker:
         self.directory = FakeDirectory()
         self.controller_channel = ControllerChannel(self)  # type: ignore[arg-type]
         self.producer_ids = ProducerIds(self)  # type: ignore[arg-type]
+        self.transactions = TransactionCoordinator(self)  # type: ignore[arg-type]
         self.lifecycle = Registered()
 
     async def start(self) -> "PartsBroker":

@@ -12,14 +12,16 @@ PACKAGE = "barnabas"
 TIERS: Mapping[str, int] = {
     **dict.fromkeys(("types", "errors"), 0),
     **dict.fromkeys(("config", "protocol", "runtime"), 1),
-    **dict.fromkeys(("log", "consensus", "metadata", "controller", "replication", "groups", "transactions"), 2),
+    **dict.fromkeys(("log", "consensus", "metadata", "controller", "replication"), 2),
+    **dict.fromkeys(("coordination", "groups", "transactions"), 2),
     **dict.fromkeys(("server", "client", "simulation"), 3),
     **dict.fromkeys(("cli", "console", "spark", "testing"), 4),
     "__main__": 5,
 }
 # Rules: no event loop, no threads, no time of their own.
 PURE = frozenset(
-    {"config", "protocol", "log", "consensus", "metadata", "controller", "replication", "groups", "transactions"}
+    {"config", "protocol", "log", "consensus", "metadata", "controller", "replication"}
+    | {"coordination", "groups", "transactions"}
 )
 IMPURE_MODULES = frozenset({"asyncio", "concurrent", "contextvars", "queue", "sched", "uvloop"})
 

@@ -36,6 +36,8 @@ def up(options: argparse.Namespace) -> int:
         "listeners": f"PLAINTEXT://{bracketed(options.host)}:{options.port}",
         "log.dirs": MEMORY_DIRECTORY if options.memory else os.path.abspath(directory),
         "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",  # whoever tries things out has few consumers and does not want to wait
     }
     given = [Given(name, text, "barnabas up") for name, text in settings.items()]

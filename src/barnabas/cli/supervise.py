@@ -57,6 +57,8 @@ def commands(options: argparse.Namespace, client_ports: Ports, voter_ports: Port
             f"controller.quorum.voters={voters}",
             f"default.replication.factor={min(3, options.brokers)}",
             f"offsets.topic.replication.factor={min(3, options.brokers)}",
+            f"transaction.state.log.replication.factor={min(3, options.brokers)}",
+            f"transaction.state.log.min.isr={2 if options.brokers >= 3 else 1}",
             f"min.insync.replicas={2 if options.brokers >= 3 else 1}",
         ]
         command = [sys.executable, "-m", "barnabas", "up", "--supervised", "--node-id", str(id)]

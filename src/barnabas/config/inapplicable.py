@@ -86,7 +86,7 @@ _NAMES_BY_REASON = {
         alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
         cordoned.log.dirs log.dir.failure.timeout.ms
     """,
-    "two-phase commit is not supported": """
+    "two-phase commit needs a version of InitProducerId that Kafka has not released": """
         transaction.two.phase.commit.enable
     """,
     "the buffer that it sizes does not exist here": """
@@ -121,13 +121,6 @@ _NAMES_BY_REASON = {
     """,
     "a coordinator writes its records at once": """
         group.coordinator.append.linger.ms
-    """,
-    "transactions are not available yet": """
-        add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
-        transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-        transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
-        transaction.state.log.min.isr transaction.state.log.num.partitions transaction.state.log.replication.factor
-        transaction.state.log.segment.bytes transactional.id.expiration.ms
     """,
     "quotas are not available yet": """
         controller.quota.window.num controller.quota.window.size.seconds max.connection.creation.rate

@@ -3,15 +3,15 @@
 `BrokerConfig` has them too.
 """
 
-from barnabas.config.coordinator import CoordinatorConfig
 from barnabas.config.setting import Update, boolean, integer, long, string
+from barnabas.config.transactions import TransactionConfig
 from barnabas.config.validation import at_least, one_of
 
 LONG_MAX = (1 << 63) - 1
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
-class ReplicationConfig(CoordinatorConfig):
+class ReplicationConfig(TransactionConfig):
     replica_lag_time_max_ms: int = long(
         "replica.lag.time.max.ms",
         30_000,

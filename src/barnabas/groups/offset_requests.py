@@ -59,7 +59,7 @@ def commit(shard: GroupShard, request: OffsetCommitRequest, client: Client, pend
         answers = []
         for partition in topic.partitions:
             error = ErrorCode.NONE
-            if _is_too_long(partition.committed_metadata, shard.surroundings.settings.offset_metadata_bytes_max):
+            if is_too_long(partition.committed_metadata, shard.surroundings.settings.offset_metadata_bytes_max):
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 records.append(_record(request.group_id, topic, partition, now, expire_timestamp_ms))
@@ -103,7 +103,7 @@ def _check_partitions(shard: GroupShard, group: Group, request: OffsetCommitRequ
     return ErrorCode.NONE
 
 
-def _is_too_long(metadata: str | None, length_max: int) -> bool:
+def is_too_long(metadata: str | None, length_max: int) -> bool:
     """Kafka counts in the units of UTF-16."""
     if metadata is None:
         return False

@@ -35,6 +35,7 @@ from barnabas.types import NO_PRODUCER_ID, Offset, ProducerId
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+    from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 DEAD = "Dead"  # what Kafka says of a group that does not exist
 NOT_FOUND_VERSION = 6  # of DescribeGroups: from here on such a group is an error
@@ -123,6 +124,13 @@ class GroupShard:
 
     def offset_commit(self, request: OffsetCommitRequest, client: Client, pending: Pending, now: Moment) -> Outcome:
         return offset_requests.commit(self, request, client, pending, now)
+
+    def transactional_offset_commit(
+        self, request: "TxnOffsetCommitRequest", client: Client, pending: Pending, now: Moment
+    ) -> Outcome:
+        from barnabas.groups import transactional_offsets
+
+        return transactional_offsets.commit(self, request, client, pending, now)
 
     def offset_fetch(self, request: OffsetFetchRequestGroup, pending: Pending, *, require_stable: bool) -> Outcome:
         return answer(pending, offset_requests.fetch(self, request, require_stable=require_stable))

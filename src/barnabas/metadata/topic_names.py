@@ -9,7 +9,8 @@ NAME_LENGTH_MAX = 249  # a directory is named <topic>-<partition>, and file syst
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = bytes(15) + b"\x01"  # reserved: the metadata log has no TopicRecord of its own
 OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = (OFFSETS_TOPIC, "__transaction_state", "__share_group_state")
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state")
 
 _legal = re.compile(r"[a-zA-Z0-9._-]+").fullmatch
 

@@ -14,7 +14,7 @@ from barnabas.client.connection import ConnectionLost
 from barnabas.controller.topics import TopicRules
 from barnabas.errors import ErrorCode
 from barnabas.metadata.ids import new_uuid
-from barnabas.metadata.topic_names import OFFSETS_TOPIC
+from barnabas.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 if TYPE_CHECKING:
@@ -67,6 +67,19 @@ def _topic(broker: Broker, name: str) -> CreatableTopic:
                 CreatableTopicConfig(name="cleanup.policy", value="compact"),
                 CreatableTopicConfig(name="compression.type", value="producer"),
                 CreatableTopicConfig(name="segment.bytes", value=str(config.offsets_topic_segment_bytes)),
+            ],
+        )
+    if name == TRANSACTIONS_TOPIC:
+        return CreatableTopic(
+            name=name,
+            num_partitions=config.transaction_state_log_num_partitions,
+            replication_factor=config.transaction_state_log_replication_factor,
+            configs=[
+                CreatableTopicConfig(name="cleanup.policy", value="compact"),
+                CreatableTopicConfig(name="compression.type", value="uncompressed"),
+                CreatableTopicConfig(name="min.insync.replicas", value=str(config.transaction_state_log_min_isr)),
+                CreatableTopicConfig(name="segment.bytes", value=str(config.transaction_state_log_segment_bytes)),
+                CreatableTopicConfig(name="unclean.leader.election.enable", value="false"),
             ],
         )
     return CreatableTopic(name=name, num_partitions=AS_SET, replication_factor=AS_SET)

@@ -26,7 +26,6 @@ from barnabas.server.controller_channel import ControllerChannel
 from barnabas.server.controller_registrant import ControllerRegistrant
 from barnabas.server.controller_service import ControllerService
 from barnabas.server.dispatch import Dispatcher
-from barnabas.server.fetcher import PURPOSE as REPLICA_FETCH_PURPOSE
 from barnabas.server.fetcher import Fetchers
 from barnabas.server.group_coordinator import GroupCoordinator
 from barnabas.server.leader_elections import LeaderElections
@@ -38,11 +37,14 @@ from barnabas.server.peers import Peers
 from barnabas.server.producer_ids import ProducerIds
 from barnabas.server.replica_fetch import ReplicaSessions
 from barnabas.server.telemetry import ClientTelemetry
+from barnabas.server.transaction_coordinator import TransactionCoordinator
 from barnabas.types import BrokerId
 
 logger = logging.getLogger(__name__)
 
 SECURITY_PROTOCOL_PLAINTEXT = 0
+# What is said to other brokers where they listen for brokers; all else is said to voters.
+TO_BROKERS = ("replica-fetch", "transactions", "transaction-markers")
 
 
 class Broker:
@@ -85,6 +87,7 @@ class Broker:
         self.acceptor = self._acceptor(ListenerKind.BROKERS)
         self.controller_acceptor = self._acceptor(ListenerKind.CONTROLLERS)
         self.groups = GroupCoordinator(self)
+        self.transactions = TransactionCoordinator(self)
         self.telemetry = ClientTelemetry(runtime)
         self.maintenance = Maintenance(self)
         self.log_cleaner = LogCleaner(self)
@@ -159,6 +162,7 @@ class Broker:
             await self.lifecycle.stop(hand_over=hand_over)
         await self.controller_registrant.stop()
         self.acceptor.close()
+        self.transactions.close()
         self.groups.close()
         await self.leader_elections.stop()
         await self.log_cleaner.stop()
@@ -227,6 +231,7 @@ class Broker:
             self._reconfigure(image)
         self.partitions.apply(delta, image)
         self.groups.apply(delta, image)
+        self.transactions.apply(delta, image)
         self.leader_elections.apply(delta, image)
 
     def _reconfigure(self, image: MetadataImage) -> None:
@@ -247,7 +252,7 @@ class Broker:
 
     def _address_of(self, node_id: BrokerId, purpose: str) -> Address | None:
         """Where another broker listens for brokers, or another voter for voters."""
-        if purpose == REPLICA_FETCH_PURPOSE:
+        if purpose in TO_BROKERS:
             return self._broker_address(node_id)
         return self.controller.quorum.address_of(node_id)
 

@@ -47,6 +47,11 @@ HANDLERS: Mapping[ApiKey, str] = MappingProxyType(
         ApiKey.DELETE_RECORDS: "delete_records",
         ApiKey.INIT_PRODUCER_ID: "init_producer_id",
         ApiKey.OFFSET_FOR_LEADER_EPOCH: "offset_for_leader_epoch",
+        ApiKey.ADD_PARTITIONS_TO_TXN: "add_partitions_to_txn",
+        ApiKey.ADD_OFFSETS_TO_TXN: "add_offsets_to_txn",
+        ApiKey.END_TXN: "end_txn",
+        ApiKey.WRITE_TXN_MARKERS: "write_txn_markers",
+        ApiKey.TXN_OFFSET_COMMIT: "txn_offset_commit",
         ApiKey.DESCRIBE_CONFIGS: "describe_configs",
         ApiKey.ALTER_CONFIGS: "alter_configs",
         ApiKey.DESCRIBE_LOG_DIRS: "describe_log_dirs",
@@ -71,6 +76,8 @@ HANDLERS: Mapping[ApiKey, str] = MappingProxyType(
         ApiKey.BROKER_REGISTRATION: "broker_registration",
         ApiKey.BROKER_HEARTBEAT: "broker_heartbeat",
         ApiKey.UNREGISTER_BROKER: "unregister_broker",
+        ApiKey.DESCRIBE_TRANSACTIONS: "describe_transactions",
+        ApiKey.LIST_TRANSACTIONS: "list_transactions",
         ApiKey.ALLOCATE_PRODUCER_IDS: "allocate_producer_ids",
         ApiKey.CONTROLLER_REGISTRATION: "controller_registration",
         ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_group_heartbeat",
@@ -152,7 +159,8 @@ class Reply:
         return f"{ApiKey(self.api_key).name} version {self.api_version}"
 
     def encode(self, output: Output) -> None:
-        append_response(output, self.response, self.api_key, self.api_version, self.correlation_id)
+        if self.response is not None:  # an answer may turn out to be unwanted
+            append_response(output, self.response, self.api_key, self.api_version, self.correlation_id)
 
 
 class Dispatcher:

@@ -23,6 +23,7 @@ class FetchWait:
         "_clock",
         "_deadline_ms",
         "_done",
+        "_is_worth_it",
         "_loop",
         "_partitions",
         "_timer",
@@ -37,7 +38,9 @@ class FetchWait:
         wait_ms_max: float,
         answer: Callable[[], FetchResponse],
         clock: Clock,
+        is_worth_it: Callable[[], bool] | None = None,
     ) -> None:
+        self._is_worth_it = is_worth_it  # None: whatever is appended may be read
         self._partitions = partitions
         self._bytes_missing = bytes_missing
         self._answer = answer
@@ -53,7 +56,7 @@ class FetchWait:
 
     def appended(self, size_bytes: int) -> None:
         self._bytes_missing -= size_bytes
-        if self._bytes_missing <= 0:
+        if self._bytes_missing <= 0 and (self._is_worth_it is None or self._is_worth_it()):
             self.finish()
 
     def hurry(self, wait_ms: float) -> None:

@@ -1,303 +1,59 @@
-"""One shard of groups at work: a partition of `__consumer_offsets` that this broker leads.
-
-    load      replays the log in slices; until it is done, requests are told COORDINATOR_LOAD_IN_PROGRESS
-    submit    decide → append → apply, with no await between; the answer leaves once all that is committed
-    timer     one, for the earliest deadline of the shard
-    close     sends everyone who waits away: the partition has another leader, or its disk has failed
-
-Always holds: the shard has applied exactly what the log holds. What cannot be appended is not applied; where what was
-appended can no longer be committed, the shard ends here and whoever leads next replays the log.
-Does not know: the rules of groups.
-"""
+"""One shard of groups at work: a partition of `__consumer_offsets` that this broker leads."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from enum import Enum
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Sequence
 
 from barnabas.config.coordinator import CoordinatorConfig
-from barnabas.errors import ErrorCode
+from barnabas.coordination.outcome import Moment, Outcome, Pending
+from barnabas.coordination.records import CoordinatorRecord
 from barnabas.groups.group import Surroundings
-from barnabas.groups.outcome import Answer, Moment, Outcome, Pending
-from barnabas.groups.records import GroupRecord, decode, encode
+from barnabas.groups.records import decode
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.topics import Topics
-from barnabas.log.append import AppendOrigin
 from barnabas.protocol.compression import Codec
-from barnabas.protocol.message import DecodeError, Structure
-from barnabas.protocol.record_batch import Record, decode_records, encode_batch, read_header
-from barnabas.runtime.interfaces import Runtime, Timer
-from barnabas.server.commit_wait import Commit
-from barnabas.server.coordinator_errors import told_as
+from barnabas.runtime.interfaces import Runtime
+from barnabas.server.coordinator_shard import CoordinatorShard, ShardState
 from barnabas.server.partition import Partition
-from barnabas.types import NO_PRODUCER_ID
+from barnabas.types import ProducerId
+
+__all__ = ["Decide", "LedShard", "ShardState"]
 
 logger = logging.getLogger(__name__)
 
-R = TypeVar("R", bound=Structure)
 Decide = Callable[[GroupShard, Pending, Moment], Outcome]
 
-LOAD_SLICE_BYTES = 1 << 18  # a few milliseconds of work; other requests are served between two slices
-TIMERS_PER_TURN_MAX = 64  # likewise, where many members fall silent at once
-BATCH_OVERHEAD_BYTES = 61
-RECORD_OVERHEAD_BYTES = 32  # more than the numbers beside a key and a value can take
-ACKS_ALL = -1
 
-
-class ShardState(Enum):
-    LOADING = "loading"
-    ACTIVE = "active"
-    CLOSED = "closed"
-
-
-class Waiting(Pending, Generic[R]):
-    """One request: `response` is there, or `future` will give it."""
-
-    __slots__ = ("_failed", "future", "response")
-
-    def __init__(self, failed: Callable[[ErrorCode], R]) -> None:
-        self._failed = failed
-        self.response: R | None = None
-        self.future: asyncio.Future[R] | None = None
-
-    def give(self, response: Structure | ErrorCode) -> None:
-        given: Any = self._failed(response) if isinstance(response, ErrorCode) else response
-        if self.future is None:
-            assert self.response is None
-            self.response = given
-        elif not self.future.done():  # it is, where the client has gone
-            self.future.set_result(given)
-
-    def result(self) -> R | asyncio.Future[R]:
-        if self.response is not None:
-            return self.response
-        self.future = asyncio.get_running_loop().create_future()
-        return self.future
-
-
-class LedShard:
+class LedShard(CoordinatorShard[GroupShard]):
     def __init__(
         self, *, partition: Partition, surroundings: Surroundings, config: CoordinatorConfig, runtime: Runtime
     ) -> None:
-        self.partition = partition
-        self.shard = GroupShard(surroundings)
-        self.state = ShardState.LOADING
+        super().__init__(partition=partition, shard=GroupShard(surroundings), runtime=runtime)
         self._config = config
-        self._runtime = runtime
-        self._timer: Timer | None = None
-        self._timer_due_ms = 0  # of `_timer`, on the monotonic clock
-        self._deferred: list[Callable[[GroupShard], Outcome]] = []  # decisions that wait for the end of loading
+
+    def decode(self, key: bytes, value: bytes | None) -> CoordinatorRecord | None:
+        return decode(key, value)
 
     @property
-    def error(self) -> ErrorCode:
-        """Why nothing can be submitted; NONE where it can."""
-        if self.state is ShardState.ACTIVE:
-            return ErrorCode.NONE
-        loading = self.state is ShardState.LOADING
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NOT_COORDINATOR
+    def codec(self) -> Codec:
+        return Codec(self._config.offsets_topic_compression_codec)
 
-    # Loading
+    @property
+    def commit_timeout_ms(self) -> int:
+        return self._config.offsets_commit_timeout_ms
 
     async def load(self) -> None:
-        """An empty log is loaded before the first await."""
-        log = self.partition.log
-        offset = log.log_start_offset
-        while self.state is ShardState.LOADING and offset < log.log_end_offset:
-            found = log.read(offset, LOAD_SLICE_BYTES, log.log_end_offset)
-            if found is None:
-                break  # compaction has left nothing up to the end
-            offset = self._replay(memoryview(found.read()), offset)
-            await self._runtime.clock.sleep(0)
-        if self.state is ShardState.LOADING:
-            self.state = ShardState.ACTIVE
-            self._begin()
-
-    def _replay(self, batches: memoryview, offset: int) -> int:
-        """Applies the whole batches among these, and gives the offset after them."""
-        from barnabas.log.producer_replay import marker_in
-
-        position = 0
-        next_offset = offset
-        while len(batches) - position > BATCH_OVERHEAD_BYTES:
-            header = read_header(batches, position)
-            end = position + header.size_bytes
-            if end > len(batches):
-                break
-            batch = batches[position:end]
-            if header.is_control:
-                marker = marker_in(batch)
-                if marker is not None:
-                    self.shard.transaction_ended(header.producer_id, committed=marker.committed)
-            else:
-                producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-                for record in decode_records(batch):
-                    self._replay_record(record, producer_id)
-            next_offset = header.next_offset
-            position = end
-        assert next_offset > offset, "a read gives at least one whole batch"
-        return next_offset
-
-    def _replay_record(self, record: Record, producer_id: int) -> None:
-        if record.key is None:
-            raise DecodeError(f"{self.partition.name}: the record at offset {record.offset} has no key")
-        decoded = decode(record.key, record.value)
-        if decoded is not None:
-            self.shard.apply(decoded, record.offset, producer_id)
-
-    def _begin(self) -> None:
-        for outcome in self.shard.loaded(self._now()):
-            self._perform(outcome)
-        for decide in self._deferred:
-            self._perform(decide(self.shard))
-        self._deferred.clear()
-        self._wind_timer()
+        await super().load()
         if self.shard.groups:
             logger.info("%s: coordinates %d groups", self.partition.name, len(self.shard.groups))
 
-    # Work
-
-    def submit(self, decide: Decide, failed: Callable[[ErrorCode], R]) -> R | asyncio.Future[R]:
-        waiting = Waiting(failed)
-        if self.error != ErrorCode.NONE:
-            waiting.give(self.error)
-            return waiting.result()
-        outcome = decide(self.shard, waiting, self._now())
-        error = self._perform(outcome)
-        if outcome.again:
-            if error == ErrorCode.NONE:
-                self._perform(decide(self.shard, waiting, self._now()))
-            else:
-                waiting.give(told_as(error))
-        self._wind_timer()
-        return waiting.result()
-
-    def run(self, decide: Callable[[GroupShard], Outcome]) -> None:
-        """As `submit`, for what nobody waits for; while the shard loads, it waits itself."""
-        if self.state is ShardState.LOADING:
-            self._deferred.append(decide)
-        elif self.state is ShardState.ACTIVE:
-            self._perform(decide(self.shard))
-            self._wind_timer()
-
     def topics_changed(self, topics: Topics, names: Sequence[str], *, names_changed: bool) -> None:
         self.shard.surroundings.topics = topics
-        self.shard.topics_changed(names, names_changed=names_changed, now=self._now())
+        self.shard.topics_changed(names, names_changed=names_changed, now=self.now())
         self._wind_timer()
 
-    def _perform(self, outcome: Outcome) -> ErrorCode:
-        error = self._append(outcome) if outcome.records else ErrorCode.NONE
-        if error == ErrorCode.NONE:
-            if outcome.answers:
-                self._answer_at_commit(outcome.answers)
-            if outcome.then is not None:
-                self._perform(outcome.then(self.shard, self._now()))
-            return error
-        logger.error("%s: cannot append, %d requests fail: %s", self.partition.name, len(outcome.answers), error.name)
-        give_all(outcome.answers, told_as(error))
-        self._perform(self.shard.append_failed(outcome, error, self._now()))
-        return error
-
-    def _append(self, outcome: Outcome) -> ErrorCode:
-        for records, encoded in self._batches(outcome):
-            now_ms = self._runtime.clock.now_ms()
-            batch = encode_batch(
-                [Record(number, now_ms, key, value, []) for number, (key, value) in enumerate(encoded)],
-                codec=Codec(self._config.offsets_topic_compression_codec),
-            )
-            info = self.partition.append(memoryview(batch), ACKS_ALL, AppendOrigin.COORDINATOR)
-            if info.error != ErrorCode.NONE:
-                return info.error
-            for number, record in enumerate(records):
-                self.shard.apply(record, info.base_offset + number)
-        return ErrorCode.NONE
-
-    def _batches(self, outcome: Outcome) -> Iterator[tuple[Sequence[GroupRecord], list[tuple[bytes, bytes | None]]]]:
-        """One batch, or as many as it takes where the records need not stay together."""
-        encoded = [encode(record) for record in outcome.records]
-        if outcome.atomic:
-            yield outcome.records, encoded
-            return
-        size_bytes_max = self.partition.config.max_message_bytes
-        first = 0
-        size_bytes = BATCH_OVERHEAD_BYTES
-        for number, (key, value) in enumerate(encoded):
-            record_bytes = RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
-            if number > first and size_bytes + record_bytes > size_bytes_max:
-                yield outcome.records[first:number], encoded[first:number]
-                first, size_bytes = number, BATCH_OVERHEAD_BYTES
-            size_bytes += record_bytes
-        yield outcome.records[first:], encoded[first:]
-
-    def _answer_at_commit(self, answers: Sequence[Answer]) -> None:
-        """A decision without records waits too, for those that it was decided upon."""
-        commit = self.partition.committed(self.partition.log.log_end_offset)
-        if commit is None:
-            give_all(answers)
-            return
-        timer = self._runtime.clock.call_later(
-            self._config.offsets_commit_timeout_ms, lambda: give_late(answers, commit)
-        )
-        commit.add_done_callback(lambda _commit: self._committed(commit, answers, timer))
-
-    def _committed(self, commit: Commit, answers: Sequence[Answer], timer: Timer) -> None:
-        timer.cancel()
-        if commit.result() == ErrorCode.NONE:
-            give_all(answers)
-            return
-        self.close()
-        give_all(answers, told_as(commit.result()))
-
-    # Time
-
-    def _now(self) -> Moment:
-        clock = self._runtime.clock
-        return Moment(clock.now_ms(), int(clock.monotonic_ms()))
-
-    def _wind_timer(self) -> None:
-        """Leaves a timer that is early: most deadlines have been put off when they come up."""
-        deadline_ms = self.shard.next_deadline_ms()
-        if deadline_ms is None or self.state is not ShardState.ACTIVE:
-            return
-        if self._timer is not None:
-            if self._timer_due_ms <= deadline_ms:
-                return
-            self._timer.cancel()
-        self._timer_due_ms = deadline_ms
-        delay_ms = max(deadline_ms - self._runtime.clock.monotonic_ms(), 0)
-        self._timer = self._runtime.clock.call_later(delay_ms, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        now = self._now()
-        for _ in range(TIMERS_PER_TURN_MAX):
-            outcome = self.shard.tick(now) if self.state is ShardState.ACTIVE else None
-            if outcome is None:
-                break
-            self._perform(outcome)
-        self._wind_timer()
-
-    # The end
-
-    def close(self) -> None:
-        if self.state is ShardState.CLOSED:
-            return
-        self.state = ShardState.CLOSED
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        give_all([Answer(pending, ErrorCode.NOT_COORDINATOR) for pending in self.shard.unload()])
-
-
-def give_all(answers: Sequence[Answer], error: ErrorCode = ErrorCode.NONE) -> None:
-    for pending, response in answers:
-        assert isinstance(pending, Waiting)
-        pending.give(response if error == ErrorCode.NONE else error)
-
-
-def give_late(answers: Sequence[Answer], commit: Commit) -> None:
-    """It may be committed yet; those who asked must not wait any longer."""
-    if not commit.done():
-        give_all(answers, told_as(ErrorCode.REQUEST_TIMED_OUT))
+    def transaction_ended(self, producer_id: ProducerId, *, committed: bool) -> None:
+        """A marker has just been appended."""
+        assert self.state is ShardState.ACTIVE
+        self.shard.transaction_ended(producer_id, committed=committed)

@@ -27,14 +27,16 @@ from typing import NamedTuple, Protocol
 from barnabas.config.topic import LONG_MAX, TopicConfig
 from barnabas.errors import ErrorCode
 from barnabas.log.append import AppendInfo, AppendOrigin
+from barnabas.log.file_range import FileRange
 from barnabas.log.log import Log
 from barnabas.metadata import topic_names
 from barnabas.metadata.image import NO_LEADER, PartitionImage
-from barnabas.protocol.messages.fetch import EpochEndOffset, PartitionData
+from barnabas.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from barnabas.replication.leader import LeaderState, Progress
 from barnabas.runtime.interfaces import Runtime, Timer
 from barnabas.server.commit_wait import Commit
 from barnabas.server.fetch_wait import FetchWait
+from barnabas.server.verification import Verifications
 from barnabas.types import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition, Uuid
 
 logger = logging.getLogger(__name__)
@@ -106,6 +108,7 @@ class Partition:
         self.in_sync: tuple[BrokerId, ...] = ()
         self.fetch_waits: dict[FetchWait, None] = {}  # of consumers; a dict for its order
         self.watchers: dict[Watcher, None] = {}  # followers, wherever they are in their sessions
+        self.verifications = Verifications()  # of transactions that are about to begin here
         self._leader: LeaderState | None = None  # while this broker leads and is not the only replica
         self._uncommitted: deque[tuple[Offset, int]] = deque()  # end offset and size of appends above the watermark
         self._waiters: deque[Waiter] = deque()
@@ -175,6 +178,7 @@ class Partition:
     def _cease_to_lead(self) -> None:
         self.is_leader = False
         self._leader = None
+        self.verifications.clear()
         self._uncommitted.clear()
         self._fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._tell_all()
@@ -526,11 +530,21 @@ class Partition:
         )
         if fetch_offset < end_offset and (size_bytes_max > 0 or at_least_one):
             try:
-                data.records = log.read(fetch_offset, size_bytes_max, end_offset, at_least_one) or b""
+                found = log.read(fetch_offset, size_bytes_max, end_offset, at_least_one)
+                if found is not None:
+                    data.records = found
+                    if committed_only:
+                        data.aborted_transactions = self._aborted(fetch_offset, found)
             except OSError as error:
                 logger.error("%s: cannot read offset %d: %s", self.name, fetch_offset, error)
                 return self.fetch_failed(ErrorCode.KAFKA_STORAGE_ERROR)
         return data
+
+    def _aborted(self, fetch_offset: Offset, found: FileRange) -> list[AbortedTransaction]:
+        return [
+            AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+            for each in self.log.aborted_transactions(fetch_offset, found)
+        ]
 
     def fetch_as_replica(self, *, fetch_offset: Offset, size_bytes_max: int, at_least_one: bool) -> PartitionData:
         """For a follower: everything up to the end of the log."""

@@ -35,16 +35,27 @@ class ProducerIds:
         self._next += 1
         return taken
 
+    @property
+    def has_any(self) -> bool:
+        """Whether `take` gives one."""
+        return self._next != self._end
+
     async def next(self) -> ProducerId | ErrorCode:
         while True:
             taken = self.take()
             if taken is not None:
                 return taken
-            if self._asking is None:
-                self._asking = asyncio.ensure_future(self._ask())
-            error = await asyncio.shield(self._asking)
+            error = await self.refill()
             if error != ErrorCode.NONE:
                 return error
+
+    async def refill(self) -> ErrorCode:
+        """A new block, where none is left."""
+        if self.has_any:
+            return ErrorCode.NONE
+        if self._asking is None:
+            self._asking = asyncio.ensure_future(self._ask())
+        return await asyncio.shield(self._asking)
 
     async def _ask(self) -> ErrorCode:
         request = AllocateProducerIdsRequest(broker_id=self._broker.node_id, broker_epoch=self._broker.lifecycle.epoch)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from barnabas.server.coordinator import java_hash
 from barnabas.server.group_client import java_address
-from barnabas.server.group_coordinator import java_hash
 
 
 @pytest.mark.parametrize(

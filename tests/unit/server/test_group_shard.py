@@ -38,7 +38,7 @@ from barnabas.protocol.messages.offset_fetch import OffsetFetchRequestGroup, Off
 from barnabas.protocol.record_batch import Record, encode_batch, read_headers
 from barnabas.runtime.interfaces import Runtime
 from barnabas.runtime.memory_disk import MemoryDisk
-from barnabas.server import group_shard
+from barnabas.server import coordinator_shard
 from barnabas.server.group_shard import LedShard, ShardState
 from barnabas.server.partition import Partition
 from barnabas.types import TopicPartition
@@ -395,7 +395,7 @@ def test_a_client_that_has_gone_is_not_answered() -> None:
 
 def test_a_log_is_loaded_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        monkeypatch.setattr(group_shard, "LOAD_SLICE_BYTES", 1_000)
+        monkeypatch.setattr(coordinator_shard, "LOAD_SLICE_BYTES", 1_000)
         first = await Bench().loaded()
         for number in range(100):
             first.commit(number, group=f"group{number}", partitions=2)
@@ -430,7 +430,7 @@ def test_topics_deleted_while_it_loads() -> None:
 
 def test_loading_ends_where_the_shard_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        monkeypatch.setattr(group_shard, "LOAD_SLICE_BYTES", 200)
+        monkeypatch.setattr(coordinator_shard, "LOAD_SLICE_BYTES", 200)
         first = await Bench().loaded()
         for number in range(50):
             first.commit(number)

@@ -12,6 +12,7 @@ from barnabas.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from barnabas.server import leader_hints
 from barnabas.server.context import RequestContext
 from barnabas.server.partition import Partition
 
@@ -23,14 +24,17 @@ def handle(broker: Broker, context: RequestContext, request: DescribeProducersRe
     topics = []
     for topic in request.topics:
         partitions = broker.partitions.topic(topic.name)
-        answers = [answer(index, partitions.get(index)) for index in topic.partition_indexes]
+        answers = [answer(broker, topic.name, index, partitions.get(index)) for index in topic.partition_indexes]
         topics.append(TopicResponse(name=topic.name, partitions=answers))
     return DescribeProducersResponse(topics=topics)
 
 
-def answer(index: int, partition: Partition | None) -> PartitionResponse:
-    if partition is None:
-        return PartitionResponse(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+def answer(broker: Broker, topic: str, index: int, partition: Partition | None) -> PartitionResponse:
+    if partition is None or not partition.is_leader:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if partition is None:
+            error = leader_hints.missing(broker.controller.image, topic, index)
+        return PartitionResponse(partition_index=index, error_code=error)
     return PartitionResponse(
         partition_index=index,
         active_producers=[

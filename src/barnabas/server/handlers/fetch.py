@@ -6,7 +6,7 @@ Records go out as ranges of log files: the connection sends them with sendfile. 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from barnabas.errors import ErrorCode
@@ -23,7 +23,7 @@ from barnabas.server import leader_hints, quorum_fetch, read_replica, replica_fe
 from barnabas.server.context import ListenerKind, RequestContext
 from barnabas.server.fetch_wait import FetchWait
 from barnabas.server.leader_hints import LeaderHints
-from barnabas.server.partition import Partition, fetch_failed
+from barnabas.server.partition import READ_COMMITTED, Partition, fetch_failed
 from barnabas.types import Offset
 
 if TYPE_CHECKING:
@@ -52,7 +52,18 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Fe
         wait_ms_max=request.max_wait_ms,
         answer=lambda: respond(broker, context, fetch, read_all(broker, context, request, fetch)[0]),
         clock=broker.runtime.clock,
+        is_worth_it=has_stable(broker, fetch) if request.isolation_level == READ_COMMITTED else None,
     ).future
+
+
+def has_stable(broker: Broker, fetch: FetchContext) -> Callable[[], bool]:
+    """Records of an open transaction are no answer to who reads committed ones only."""
+
+    def any_stable() -> bool:
+        found = ((find(broker, wanted), wanted.fetch_offset) for wanted in fetch.partitions)
+        return any(partition is None or partition.log.last_stable_offset > offset for partition, offset in found)
+
+    return any_stable
 
 
 def read_all(

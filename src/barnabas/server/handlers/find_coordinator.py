@@ -1,8 +1,9 @@
-"""FindCoordinator, versions 0 to 6: which broker coordinates a group; from version 4 on, many at once.
+"""FindCoordinator, versions 0 to 6: which broker coordinates a group, or a transactional id; from version 4 on, many at
+once.
 
-The first who asks makes `__consumer_offsets`. Differs from Kafka: it waits for that, where Kafka answers
-COORDINATOR_NOT_AVAILABLE and lets the client ask again.
-Share groups do not exist: asking for one is INVALID_REQUEST. Transactions have no coordinator yet.
+The first who asks makes `__consumer_offsets` or `__transaction_state`. Differs from Kafka: it waits for that, where
+Kafka answers COORDINATOR_NOT_AVAILABLE and lets the client ask again.
+Share groups do not exist: asking for one is INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode
-from barnabas.metadata.topic_names import OFFSETS_TOPIC
+from barnabas.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.server import auto_create, cluster_view
 from barnabas.server.context import RequestContext
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 GROUP = 0
 TRANSACTION = 1
+TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
 BATCHED_VERSION = 4
 NO_NODE = -1
 NO_ERROR = "NONE"  # what Kafka says there before version 4
@@ -29,15 +31,16 @@ NO_ERROR = "NONE"  # what Kafka says there before version 4
 def handle(
     broker: Broker, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    if request.key_type == GROUP and OFFSETS_TOPIC not in broker.controller.image.topics_by_name:
-        return _create_and_find(broker, context, request)
+    topic = TOPICS.get(request.key_type)
+    if topic is not None and topic not in broker.controller.image.topics_by_name:
+        return _create_and_find(broker, context, request, topic)
     return _find_all(broker, context, request)
 
 
 async def _create_and_find(
-    broker: Broker, context: RequestContext, request: FindCoordinatorRequest
+    broker: Broker, context: RequestContext, request: FindCoordinatorRequest, topic: str
 ) -> FindCoordinatorResponse:
-    await auto_create.create(broker, [OFFSETS_TOPIC])
+    await auto_create.create(broker, [topic])
     return _find_all(broker, context, request)
 
 
@@ -56,10 +59,12 @@ def _find_all(broker: Broker, context: RequestContext, request: FindCoordinatorR
 
 
 def _find(broker: Broker, context: RequestContext, key_type: int, key: str) -> Coordinator:
-    if key_type not in (GROUP, TRANSACTION):
+    topic = TOPICS.get(key_type)
+    if topic is None:
         return _not_found(key, ErrorCode.INVALID_REQUEST, "There are only groups and transactions to coordinate.")
     image = broker.controller.image
-    state = image.partition(OFFSETS_TOPIC, broker.groups.partition_for(key)) if key_type == GROUP else None
+    coordinator = broker.groups if key_type == GROUP else broker.transactions
+    state = image.partition(topic, coordinator.partition_for(key))
     if state is not None:
         for node in cluster_view.nodes(broker, context, image):
             if node.id == state.leader:

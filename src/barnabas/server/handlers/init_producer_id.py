@@ -1,10 +1,8 @@
-"""InitProducerId, versions 0 to 5, for idempotent producers: a new producer id with epoch 0.
+"""InitProducerId, versions 0 to 5: an id for an idempotent producer, whose epoch is 0; for a transactional one the id
+that belongs to its transactional id, with an epoch that fences all who had it before.
 
-A producer that already has an id gets a new one as well, as in Kafka: only transactions keep one.
-A transactional id is answered NOT_COORDINATOR as by a Kafka broker that does not lead its partition of
-`__transaction_state`; an empty one is INVALID_REQUEST.
-Differs from Kafka: where no block of ids can be had, the error is COORDINATOR_NOT_AVAILABLE; a broker that has just
-started never answers COORDINATOR_LOAD_IN_PROGRESS, the client waits the few milliseconds instead.
+Differs from Kafka: a broker that has just started never answers COORDINATOR_LOAD_IN_PROGRESS for want of ids, the
+client waits the few milliseconds instead.
 """
 
 from __future__ import annotations
@@ -15,10 +13,13 @@ from typing import TYPE_CHECKING
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.server.context import RequestContext
+from barnabas.server.transaction_errors import told_to_client
 from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerId
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
+
+FENCED_SINCE_VERSION = 4
 
 
 def handle(
@@ -29,7 +30,7 @@ def handle(
     if has_id != has_epoch or request.transactional_id == "":
         return _failed(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        return _failed(ErrorCode.NOT_COORDINATOR)
+        return _begin(broker, context, request)
     taken = broker.producer_ids.take()
     return _given(taken) if taken is not None else _wait(broker)
 
@@ -37,6 +38,33 @@ def handle(
 async def _wait(broker: Broker) -> InitProducerIdResponse:
     taken = await broker.producer_ids.next()
     return _failed(taken) if isinstance(taken, ErrorCode) else _given(taken)
+
+
+def _begin(
+    broker: Broker, context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+    transactional_id = request.transactional_id or ""
+    if not broker.producer_ids.has_any and broker.transactions.shard_for(transactional_id) is not None:
+        return _begin_with_ids(broker, context, request)
+
+    def failed(error: ErrorCode) -> InitProducerIdResponse:
+        return _failed(told_to_client(error, context.api_version, FENCED_SINCE_VERSION))
+
+    return broker.transactions.submit(
+        transactional_id,
+        lambda shard, pending, now: shard.init_producer_id(request, pending, now),
+        failed,
+    )
+
+
+async def _begin_with_ids(
+    broker: Broker, context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
+    error = await broker.producer_ids.refill()
+    if error != ErrorCode.NONE:
+        return _failed(error)
+    begun = _begin(broker, context, request)
+    return begun if isinstance(begun, InitProducerIdResponse) else await begun
 
 
 def _given(producer_id: ProducerId) -> InitProducerIdResponse:

@@ -1,0 +1,1 @@
+"""Pure: what the coordinators of groups and of transactions have in common."""

@@ -1,0 +1,187 @@
+"""What a late word of the coordinator, or a late request, must not do (KIP-890)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from cluster import Cluster, until
+from transactional_producer import SETTINGS, TransactionalProducer, run
+
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from barnabas.protocol.record_batch import Record, encode_batch
+from barnabas.server import transaction_membership
+from barnabas.types import TopicPartition
+
+ALONE = {**SETTINGS, "transaction_state_log_replication_factor": "1", "offsets_topic_replication_factor": "1"}
+PLACE = TopicPartition("t", 0)
+
+
+def batch_of(producer: TransactionalProducer, sequence: int) -> ProduceRequest:
+    records = encode_batch(
+        [Record(0, 1, None, b"%d" % sequence, [])],
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        base_sequence=sequence,
+        transactional=True,
+    )
+    data = PartitionProduceData(index=0, records=bytes(records))
+    return ProduceRequest(
+        transactional_id=producer.transactional_id,
+        acks=-1,
+        timeout_ms=5_000,
+        topic_data=[TopicProduceData(name="t", partition_data=[data])],
+    )
+
+
+class SlowCoordinator:
+    """Answers when it is told to, and with what it is told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[asyncio.Future[Any]] = []
+        monkeypatch.setattr(transaction_membership, "ask", self._ask)
+
+    def _ask(self, _broker: Any, _membership: Any) -> Any:
+        self.asked.append(asyncio.get_running_loop().create_future())
+        return self.asked[-1]
+
+    def say(self, error: ErrorCode) -> None:
+        self.asked.pop(0).set_result({PLACE: error})
+
+
+def error_of(answer: Any) -> int:
+    return int(answer.responses[0].partition_responses[0].error_code)
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_marker_between_the_word_and_the_write_makes_it_worthless(
+    monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    async def scenario() -> None:
+        async with Cluster(1, **ALONE) as cluster:
+            await cluster.create_topic("t", replicas=1)
+            producer = TransactionalProducer(cluster)
+            await producer.init()
+            coordinator = SlowCoordinator(monkeypatch)
+            writing = asyncio.ensure_future(cluster.nodes[1].ask(batch_of(producer, 0), version))
+            await until(lambda: coordinator.asked, "the coordinator is asked")
+            marker = WritableTxnMarker(
+                producer_id=producer.id,
+                producer_epoch=producer.epoch,
+                topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+            )
+            connection = cluster.nodes[1]._connection
+            cluster.nodes[1]._connection = None  # the first one is held up
+            await cluster.nodes[1].ask(WriteTxnMarkersRequest(markers=[marker]), 1)
+            coordinator.say(ErrorCode.NONE)
+            assert error_of(await writing) == ErrorCode.INVALID_TXN_STATE
+            log = cluster.replica(1, "t").log
+            assert (log.log_end_offset, log.last_stable_offset) == (1, 1)
+            assert connection is not None
+            connection.close()
+
+    run(scenario)
+
+
+def test_batches_stay_in_order_while_the_coordinator_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with Cluster(1, **ALONE) as cluster:
+            await cluster.create_topic("t", replicas=1)
+            producer = TransactionalProducer(cluster)
+            await producer.init()
+            coordinator = SlowCoordinator(monkeypatch)
+            writing = [asyncio.ensure_future(cluster.nodes[1].ask(batch_of(producer, each), 12)) for each in range(3)]
+            await until(lambda: coordinator.asked, "the coordinator is asked")
+            coordinator.say(ErrorCode.NONE)
+            assert [error_of(await each) for each in writing] == [ErrorCode.NONE] * 3
+            assert coordinator.asked == []  # once is enough
+            assert cluster.replica(1, "t").log.log_end_offset == 3
+
+    run(scenario)
+
+
+def test_a_batch_that_must_be_sent_again_keeps_those_behind_it_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with Cluster(1, **ALONE) as cluster:
+            await cluster.create_topic("t", replicas=1)
+            producer = TransactionalProducer(cluster)
+            await producer.init()
+            coordinator = SlowCoordinator(monkeypatch)
+            first, second = (
+                asyncio.ensure_future(cluster.nodes[1].ask(batch_of(producer, each), 11)) for each in range(2)
+            )
+            for error in (ErrorCode.NOT_COORDINATOR, ErrorCode.NONE):
+                await until(lambda: coordinator.asked, "the coordinator is asked")
+                coordinator.say(error)
+            assert error_of(await first) == ErrorCode.NOT_ENOUGH_REPLICAS
+            assert error_of(await second) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            assert cluster.replica(1, "t").log.log_end_offset == 0
+
+    run(scenario)
+
+
+def test_who_reads_committed_records_is_not_woken_by_an_open_transaction() -> None:
+    async def scenario() -> None:
+        async with Cluster(1, **ALONE) as cluster:
+            await cluster.create_topic("t", replicas=1)
+            producer = TransactionalProducer(cluster)
+            await producer.init()
+            wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+            request = FetchRequest(
+                max_wait_ms=20_000,
+                min_bytes=1,
+                max_bytes=1 << 24,
+                isolation_level=1,
+                topics=[FetchTopic(topic="t", partitions=[wanted])],
+            )
+            reading = asyncio.ensure_future(cluster.nodes[1].ask(request, 12))
+            partition = cluster.replica(1, "t")
+            await until(lambda: partition.fetch_waits, "the reader waits")
+            connection = cluster.nodes[1]._connection
+            cluster.nodes[1]._connection = None
+            await producer.produce(0, b"a")
+            await producer.produce(0, b"b")
+            assert not reading.done()
+            await producer.end(commit=True)
+            (data,) = (await reading).responses[0].partitions
+            assert (data.last_stable_offset, data.aborted_transactions) == (3, [])
+            assert data.records
+            assert connection is not None
+            connection.close()
+
+    run(scenario)
+
+
+def test_a_topic_that_is_deleted_while_its_leader_is_away_holds_up_nothing() -> None:
+    async def scenario() -> None:
+        async with Cluster(3, **SETTINGS) as cluster:
+            await cluster.create_topic("t", partitions=3, replicas=1)
+            producer = TransactionalProducer(cluster)
+            await producer.init()
+            for partition in range(3):
+                await producer.produce(partition, b"a")
+            image = cluster.running[0].running.controller.image
+            coordinating = image.partition(
+                "__transaction_state", cluster.running[0].running.transactions.partition_for("transactional")
+            )
+            assert coordinating is not None
+            away = next(
+                cluster.leader_id("t", each) for each in range(3) if cluster.leader_id("t", each) != coordinating.leader
+            )
+            await cluster.nodes[away].stop()
+            await producer.end(commit=False)
+            assert await producer.state() == "PrepareAbort"
+            request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5_000)
+            await cluster.running[0].ask(request, 6)
+            await producer.settled("CompleteAbort")
+
+    run(scenario)
