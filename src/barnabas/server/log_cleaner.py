@@ -106,7 +106,7 @@ class LogCleaner:
         log, broker = partition.log, self._broker
         now_ms = broker.runtime.clock.now_ms()
         part = cleanable_part(log, now_ms)
-        if log.recovery_point < part.end_offset and not await partition.sync_finished():
+        if log.recovery_point < part.end_offset and not await partition.sync():
             return False
         if partition.closed or log.recovery_point < part.end_offset:
             return False
@@ -114,7 +114,7 @@ class LogCleaner:
             broker.directory.write_checkpoints(broker.partitions.logs())
         cleaning = Cleaning(log, part, self._buffers(), now_ms)
         cleaned = await self._swap_all(partition, cleaning)
-        if cleaned is None or not await partition.sync_finished():
+        if cleaned is None or not await partition.sync():
             return False
         if not cleaning.is_current:
             return False

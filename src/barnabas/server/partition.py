@@ -455,12 +455,8 @@ class Partition:
         self._sync_task = None
 
     async def sync(self) -> bool:
-        """As a follower, where `flush.messages` asks for it before the leader may count on the records."""
+        """Before a leader counts on a follower, where `flush.messages` asks for it; and around a compaction."""
         return await self._sync(self.log.flush)
-
-    async def sync_finished(self) -> bool:
-        """All segments but the active one, and the names of their files."""
-        return await self._sync(self.log.flush_finished)
 
     def truncated(self) -> None:
         self._cluster.truncated(self)
