@@ -98,6 +98,7 @@ class Controller:
             network=None,  # type: ignore[arg-type]
             random=Random(next(_seeds)),
             offload=self.offload,
+            background=None,  # type: ignore[arg-type]
         )
         self.service = ControllerService(
             config=self.config,

@@ -22,6 +22,9 @@ class FakeCluster:
     def is_alive(self, broker_id: BrokerId) -> bool:
         return broker_id not in self.gone
 
+    def truncated(self, partition: Partition) -> None:
+        """Nothing is written down here."""
+
     def storage_failed(self, partition: Partition, error: OSError) -> None:
         self.failures.append(error)
 

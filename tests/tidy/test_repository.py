@@ -27,10 +27,6 @@ READ_BY_THE_CONFIG = {
 }
 # Kept and shown as Kafka does, for the part that will obey them or because tools expect them.
 STORED = {
-    "delete.retention.ms": "compaction",
-    "max.compaction.lag.ms": "compaction",
-    "min.cleanable.dirty.ratio": "compaction",
-    "min.compaction.lag.ms": "compaction",
     "unclean.leader.election.enable": "replication",
     "local.retention.bytes": "tiered storage, as in a Kafka that has none",
     "local.retention.ms": "tiered storage, as in a Kafka that has none",

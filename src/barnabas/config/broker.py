@@ -6,8 +6,8 @@ Defaults are Kafka's except where one node must be able to start from nothing: `
 
 from collections.abc import Mapping
 
+from barnabas.config.cleaner import CleanerConfig
 from barnabas.config.endpoints import ENDPOINTS, PROTOCOL_MAP, UPPER_CASE, Endpoint
-from barnabas.config.quorum import QuorumConfig
 from barnabas.config.setting import DISTINCT, Update, boolean, double, integer, long, names, string
 from barnabas.config.validation import (
     ConfigError,
@@ -26,7 +26,7 @@ LONG_MAX = (1 << 63) - 1
 CLUSTER_WIDE = Update.CLUSTER_WIDE
 
 
-class BrokerConfig(QuorumConfig):
+class BrokerConfig(CleanerConfig):
     """Built from what was set in the file or on the command line, and later from dynamic values too. Immutable."""
 
     # Who the node is

@@ -119,10 +119,6 @@ _NAMES_BY_REASON = {
         ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.truststore.certificates
         ssl.truststore.location ssl.truststore.password ssl.truststore.type
     """,
-    "compaction is not available yet": """
-        log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable log.cleaner.io.buffer.load.factor
-        log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads
-    """,
     "a coordinator writes its records at once": """
         group.coordinator.append.linger.ms
     """,

@@ -97,6 +97,8 @@ class AppendRules:
         self.timestamp_before_max_ms = config.message_timestamp_before_max_ms
         self.timestamp_after_max_ms = config.message_timestamp_after_max_ms
         self.is_compacted = "compact" in config.cleanup_policy
+        if self.is_compacted:  # what is in the active segment cannot be compacted
+            self.segment_ms = min(self.segment_ms, config.max_compaction_lag_ms)
         self.codec = _CODECS.get(config.compression_type)  # None: stored as the producer packed it
         levels = {
             Codec.GZIP: config.compression_gzip_level,

@@ -1,7 +1,8 @@
 """The small files of a data directory, as bytes in Kafka's formats.
 
 Owns the text of offset checkpoints (`recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
-`replication-offset-checkpoint`), `partition.metadata`, `meta.properties`, `.kafka_cleanshutdown` and `quorum-state`.
+`replication-offset-checkpoint`, `cleaner-offset-checkpoint`), `partition.metadata`, `meta.properties`,
+`.kafka_cleanshutdown` and `quorum-state`.
 Always holds: what encode wrote, Kafka 4.3 reads, and the other way round; what cannot be read raises CheckpointError
 with file, line and problem. Does not know: the disk. Callers write these atomically.
 """
@@ -15,6 +16,7 @@ from barnabas.types import ZERO_UUID, Offset, TopicPartition, Uuid, uuid_from_te
 RECOVERY_POINT_FILE_NAME = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_FILE_NAME = "log-start-offset-checkpoint"
 HIGH_WATERMARK_FILE_NAME = "replication-offset-checkpoint"
+CLEANER_OFFSET_FILE_NAME = "cleaner-offset-checkpoint"
 PARTITION_METADATA_FILE_NAME = "partition.metadata"
 META_PROPERTIES_FILE_NAME = "meta.properties"
 CLEAN_SHUTDOWN_FILE_NAME = ".kafka_cleanshutdown"

@@ -34,6 +34,7 @@ from barnabas.log.recovery import LoadedLog, LoadRequest, keep_topic_id, load
 from barnabas.log.retention import expired_count
 from barnabas.log.rolling import has_room
 from barnabas.log.segment import Segment
+from barnabas.log.segment_swap import SegmentSwap
 from barnabas.log.segments import Segments
 from barnabas.log.time_lookup import TimeLookup, TimestampOffset
 from barnabas.log.transaction_index import AbortedTransaction
@@ -73,6 +74,7 @@ class Log:
         "log_start_offset",
         "producer_id_expiration_ms",
         "producers",
+        "swap",
     )
 
     def __init__(
@@ -100,6 +102,7 @@ class Log:
         self.producer_id_expiration_ms = producer_id_expiration_ms  # the broker's, which may change while it runs
         self._reader = Reader(self._segments)
         self._times = TimeLookup(self._segments)
+        self.swap = SegmentSwap(disk, directory, self._segments, self._snapshots, self._flusher, self._reader)
         self._last_flush_ms = now_ms
         self._needs_recovery = False  # the disk failed half way through something that cannot be taken back
 
@@ -347,14 +350,8 @@ class Log:
                 recall(state, self._segments.all)
                 error, repeated = self.producers.check(header)
         if repeated is not None:
-            return AppendInfo(
-                ErrorCode.NONE,
-                repeated.base_offset,
-                repeated.last_offset + 1,
-                repeated.timestamp_ms,
-                self.log_start_offset,
-                duplicate=True,
-            )
+            base_offset, end_offset, time_ms = repeated.base_offset, repeated.last_offset + 1, repeated.timestamp_ms
+            return AppendInfo(ErrorCode.NONE, base_offset, end_offset, time_ms, self.log_start_offset, duplicate=True)
         return AppendInfo.failed(error) if error != ErrorCode.NONE else None
 
     def _segment_for(
@@ -524,6 +521,7 @@ class Log:
     def _truncated_to(self, end_offset: Offset, now_ms: int) -> None:
         self._reader.forget()
         self._flusher.truncated(end_offset)  # again: the end may lie before the offset that was asked for
+        self.swap.truncated(end_offset)
         self.log_end_offset = end_offset
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self._high_watermark = min(self._high_watermark, end_offset)

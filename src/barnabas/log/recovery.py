@@ -17,6 +17,7 @@ from barnabas.log.checkpoint import (
     decode_partition_metadata,
     encode_partition_metadata,
 )
+from barnabas.log.interrupted_swaps import finish_swaps
 from barnabas.log.leader_epochs import LEADER_EPOCH_FILE_NAME, LeaderEpochs
 from barnabas.log.offset_index import RELATIVE_OFFSET_MAX
 from barnabas.log.producer_replay import ProducerSnapshots, replay, snapshot_offsets
@@ -81,7 +82,8 @@ def new_segment(disk: Disk, directory: str, base_offset: Offset, config: TopicCo
 def load(request: LoadRequest) -> LoadedLog:
     disk, directory = request.disk, request.directory
     disk.make_directories(directory)
-    names = remove_remains(disk, directory, disk.list_directory(directory))
+    names = finish_swaps(disk, directory, disk.list_directory(directory))
+    names = remove_remains(disk, directory, names)
     segments = open_segments(request, names)
     leader_epochs = load_leader_epochs(disk, directory)
     recovered = Recovered()

@@ -80,10 +80,12 @@ def headers_from(
         position += inside
 
 
-def batches_from(file: File, position: Position, end: Position) -> Iterator[StoredBatch]:
+def batches_from(
+    file: File, position: Position, end: Position, chunk_bytes: int = WALK_CHUNK_BYTES
+) -> Iterator[StoredBatch]:
     """Every batch whole, up to the first that is cut short or has no header; their CRC is the caller's to check."""
     while position < end:
-        chunk = memoryview(file.read(position, min(WALK_CHUNK_BYTES, end - position)))
+        chunk = memoryview(file.read(position, min(chunk_bytes, end - position)))
         inside = 0
         while inside + HEADER_BYTES <= len(chunk):
             try:

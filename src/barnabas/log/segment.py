@@ -25,6 +25,8 @@ INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"  # being made by compaction
+SWAP_SUFFIX = ".swap"  # made, and about to take its place
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 RECENT_BATCHES_MAX = 512  # readers near the end ask for exactly these; remembered so that they need no search
@@ -66,20 +68,22 @@ class Segment:
         segment_index_bytes: int,
         segment_jitter_ms: int,
         now_ms: int,
+        aside: str = "",
     ) -> None:
+        """`aside` ends all names while the segment is none of the log's yet."""
         stem = f"{directory}/{base_offset:020d}"
         self._disk = disk
         self.directory = directory
         self.base_offset = base_offset
-        self.log_path = stem + LOG_SUFFIX
+        self.log_path = stem + LOG_SUFFIX + aside
         self.size_bytes = 0
         self.created_ms = now_ms
         self.first_timestamp_ms: int | None = None  # of the first batch, once known; age counts from it
         self.index_interval_bytes = index_interval_bytes
         self.roll_jitter_ms = crc32(stem.encode()) % segment_jitter_ms if segment_jitter_ms else 0
-        self.offset_index = OffsetIndex(disk, stem + INDEX_SUFFIX, base_offset, segment_index_bytes)
-        self.time_index = TimeIndex(disk, stem + TIME_INDEX_SUFFIX, base_offset, segment_index_bytes)
-        self.transaction_index = TransactionIndex(disk, stem + TRANSACTION_INDEX_SUFFIX, base_offset)
+        self.offset_index = OffsetIndex(disk, stem + INDEX_SUFFIX + aside, base_offset, segment_index_bytes)
+        self.time_index = TimeIndex(disk, stem + TIME_INDEX_SUFFIX + aside, base_offset, segment_index_bytes)
+        self.transaction_index = TransactionIndex(disk, stem + TRANSACTION_INDEX_SUFFIX + aside, base_offset)
         self._file: File | None = None
         self._bytes_since_entry = 0
         self._latest: TimeEntry | None = None  # largest timestamp, with the last offset of the first batch that has it
@@ -235,6 +239,14 @@ class Segment:
         timestamp_ms = self.first_timestamp_ms
         return timestamp_ms if timestamp_ms is not None and timestamp_ms >= 0 else None
 
+    def begin_timestamp_ms(self) -> int:
+        """That of the first batch; -1 where it has none. Holds nothing open that was not."""
+        was_open = self._file is not None
+        timestamp_ms = self.age_start_ms()
+        if not was_open:
+            self.release()
+        return NO_TIMESTAMP_MS if timestamp_ms is None else timestamp_ms
+
     def end_offset(self) -> Offset:
         """The offset after the last record, found from the last index entry on."""
         if self.size_bytes == 0:
@@ -263,6 +275,16 @@ class Segment:
             self.time_index.check()
         except CorruptIndex:
             self.rebuild_indexes()
+
+    def index_bytes(self) -> tuple[int, int]:
+        """How much the entries of the offset and of the time index take."""
+        was_open = self._file is not None
+        self._check_indexes()
+        offsets, times = self.offset_index, self.time_index
+        sizes = offsets.entry_count * offsets.entry_bytes, times.entry_count * times.entry_bytes
+        if not was_open:
+            self.release()
+        return sizes
 
     def rebuild_indexes(self) -> None:
         """From the batches in the file, as if they were appended again."""

@@ -104,6 +104,16 @@ class Segments:
         del self._base_offsets[number]
         self._delete(segment, due_ms)
 
+    def replace(self, number: int, count: int, segment: Segment, due_ms: int) -> None:
+        """One takes the place of some that are not active. The newest go first, as recovery would have it."""
+        assert number + count < len(self._segments), "the active one stays"
+        gone = self._segments[number : number + count]
+        assert segment.base_offset == gone[0].base_offset
+        self._segments[number : number + count] = [segment]
+        self._base_offsets[number : number + count] = [segment.base_offset]
+        for each in reversed(gone):
+            self._delete(each, due_ms)
+
     def _delete(self, segment: Segment, due_ms: int) -> None:
         self.deletions += 1
         self._open.forget(segment)

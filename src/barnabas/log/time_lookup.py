@@ -13,7 +13,7 @@ from barnabas.log.scan import SEEK_CHUNK_BYTES, headers_from
 from barnabas.log.segment import Segment
 from barnabas.log.segments import Segments
 from barnabas.protocol.record_batch import BatchHeader, decode_records
-from barnabas.types import LeaderEpoch, Offset, Position
+from barnabas.types import NO_TIMESTAMP_MS, LeaderEpoch, Offset, Position
 
 
 class TimestampOffset(NamedTuple):
@@ -39,7 +39,8 @@ class TimeLookup:
             self._deletions = segments.deletions
             latest_ms.clear()
         for number in range(len(latest_ms), len(segments) - 1):
-            own_ms = segments[number].retention_timestamp_ms()
+            segment = segments[number]
+            own_ms = segment.retention_timestamp_ms() if segment.size_bytes else NO_TIMESTAMP_MS
             latest_ms.append(max(own_ms, latest_ms[-1]) if latest_ms else own_ms)
         return latest_ms
 

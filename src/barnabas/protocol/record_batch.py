@@ -40,7 +40,7 @@ CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 
 _HEADER = Struct(">qiibIhiqqqhii")
-_BODY = Struct(">hiqqqhii")
+BODY = Struct(">hiqqqhii")
 _BASE_OFFSET = Struct(">q")
 _LEADER_EPOCH = Struct(">i")
 _UINT32 = Struct(">I")
@@ -104,6 +104,11 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When tombstones and markers in here may go; compaction keeps it in place of the base timestamp."""
+        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
     def has_producer_id(self) -> bool:
@@ -194,7 +199,7 @@ def set_append_time(view: memoryview, position: int, timestamp_ms: int) -> None:
     _UINT32.pack_into(view, position + 17, crc32c(view[position + CRC_START : end]))
 
 
-def _unpacked_records(view: memoryview, position: int, header: BatchHeader, size_max: int) -> bytes:
+def unpacked_records(view: memoryview, position: int, header: BatchHeader, size_max: int) -> bytes:
     end = position + header.size_bytes
     if end > len(view):
         raise InvalidRecordBatch(f"a batch of {header.size_bytes} bytes where {len(view) - position} are left")
@@ -208,7 +213,7 @@ def _unpacked_records(view: memoryview, position: int, header: BatchHeader, size
 def decode_records(view: Buffer, position: int = 0, *, size_max: int = RECORDS_BYTES_MAX) -> list[Record]:
     """The records of the one batch at this position. Whether its CRC matches is the caller's to ask."""
     header = read_header(view, position)
-    data = _unpacked_records(memoryview(view), position, header, size_max)
+    data = unpacked_records(memoryview(view), position, header, size_max)
     if not 0 <= header.record_count * RECORD_BYTES_MIN <= len(data):
         raise InvalidRecordBatch(f"{header.record_count} records cannot lie in {len(data)} bytes")
     try:
@@ -226,7 +231,7 @@ def _decode_all(data: bytes, header: BatchHeader) -> list[Record]:
     position = 0
     data_end = len(data)
     for _ in range(header.record_count):
-        size, position = _read_varint(data, position)
+        size, position = read_varint(data, position)
         end = position + size
         if size < RECORD_BYTES_MIN - 1 or end > data_end:
             raise InvalidRecordBatch(f"a record of {size} bytes where {data_end - position} are left")
@@ -235,13 +240,13 @@ def _decode_all(data: bytes, header: BatchHeader) -> list[Record]:
             timestamp_ms = base_timestamp_ms + (byte >> 1 ^ -(byte & 1))
             position += 1
         else:
-            timestamp_delta_ms, position = _read_varint(data, position)
+            timestamp_delta_ms, position = read_varint(data, position)
             timestamp_ms = base_timestamp_ms + timestamp_delta_ms
         if (byte := data[position]) < 0x80:
             offset = base_offset + (byte >> 1 ^ -(byte & 1))
             position += 1
         else:
-            offset_delta, position = _read_varint(data, position)
+            offset_delta, position = read_varint(data, position)
             offset = base_offset + offset_delta
         key = value = None
         if data[position] == NULL_LENGTH:
@@ -267,7 +272,7 @@ def _decode_all(data: bytes, header: BatchHeader) -> list[Record]:
     return records
 
 
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """A zigzag varint of at most 64 bits; IndexError where the data ends within it."""
     number = data[position]
     if number < 0x80:
@@ -289,7 +294,7 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    size, position = _read_varint(data, position)
+    size, position = read_varint(data, position)
     if size < 0:
         if size != -1:
             raise InvalidRecordBatch(f"a length of {size}")
@@ -300,7 +305,7 @@ def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int
 
 
 def _read_record_headers(data: bytes, position: int, end: int) -> tuple[list[Header], int]:
-    count, position = _read_varint(data, position)
+    count, position = read_varint(data, position)
     if not 0 <= count <= (end - position) // 2:
         raise InvalidRecordBatch(f"{count} headers where the record has {end - position} bytes left")
     headers: list[Header] = []
@@ -347,7 +352,7 @@ def encode_batch(
     attributes |= LOG_APPEND_TIME_BIT if log_append_time else 0
     attributes |= TRANSACTIONAL_BIT if transactional else 0
     attributes |= CONTROL_BIT if control else 0
-    body = _BODY.pack(
+    body = BODY.pack(
         attributes,
         offset - base_offset,
         base_timestamp_ms,
@@ -357,10 +362,10 @@ def encode_batch(
         base_sequence,
         count,
     )
-    return _finish(base_offset, leader_epoch, body, compress(codec, data, level) if codec else data)
+    return finish_batch(base_offset, leader_epoch, body, compress(codec, data, level) if codec else data)
 
 
-def _finish(base_offset: int, leader_epoch: int, body: bytes, packed: Buffer) -> bytearray:
+def finish_batch(base_offset: int, leader_epoch: int, body: bytes, packed: Buffer) -> bytearray:
     """A whole batch of its header's second part and its records."""
     batch = bytearray(CRC_START)
     batch += body
@@ -382,23 +387,23 @@ _HEAD = Struct(">qiibI")
 
 def _append_record(out: bytearray, record: Record, offset_delta: int, timestamp_delta_ms: int) -> None:
     body = bytearray(1)  # attributes
-    _append_varint(body, timestamp_delta_ms)
-    _append_varint(body, offset_delta)
+    append_varint(body, timestamp_delta_ms)
+    append_varint(body, offset_delta)
     _append_bytes(body, record.key)
     _append_bytes(body, record.value)
     headers = record.headers
     if headers:
-        _append_varint(body, len(headers))
+        append_varint(body, len(headers))
         for key, value in headers:
             _append_bytes(body, key.encode("utf-8", "surrogateescape"))
             _append_bytes(body, value)
     else:
         body.append(0)
-    _append_varint(out, len(body))
+    append_varint(out, len(body))
     out += body
 
 
-def _append_varint(out: bytearray, number: int) -> None:
+def append_varint(out: bytearray, number: int) -> None:
     zigzag = number << 1 if number >= 0 else (-number << 1) - 1
     while zigzag > 0x7F:
         out.append(zigzag & 0x7F | 0x80)
@@ -410,7 +415,7 @@ def _append_bytes(out: bytearray, data: bytes | None) -> None:
     if data is None:
         out.append(NULL_LENGTH)
     else:
-        _append_varint(out, len(data))
+        append_varint(out, len(data))
         out += data
 
 
@@ -420,6 +425,6 @@ def recompress(
     """The batch at this position with its records packed otherwise; everything else as it was, and a new CRC."""
     whole = memoryview(view)
     header = read_header(whole, position)
-    data = _unpacked_records(whole, position, header, size_max)
-    body = _BODY.pack(header.attributes & ~CODEC_MASK | codec, *header[6:])
-    return _finish(header.base_offset, header.leader_epoch, body, compress(codec, data, level))
+    data = unpacked_records(whole, position, header, size_max)
+    body = BODY.pack(header.attributes & ~CODEC_MASK | codec, *header[6:])
+    return finish_batch(header.base_offset, header.leader_epoch, body, compress(codec, data, level))

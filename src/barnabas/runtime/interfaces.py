@@ -7,11 +7,12 @@ Always holds: nothing here blocks on the network. Disk calls block for as long a
 waits for the platter (`sync`) is called through `offload`.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol, TypeVar
 
+A = TypeVar("A")
 T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
 Address = tuple[str, int]
@@ -75,8 +76,8 @@ class MappedFile(Protocol):
 class Disk(Protocol):
     """Paths are plain strings with forward slashes. Every method raises OSError where the disk fails."""
 
-    def open(self, path: str) -> File:
-        """For reading and writing; created empty if missing."""
+    def open(self, path: str, *, create: bool = True) -> File:
+        """For reading and writing; created empty if missing, or else FileNotFoundError."""
 
     def map(self, path: str, size: int) -> MappedFile:
         """Created if missing; grown with zeros to at least `size` bytes."""
@@ -173,6 +174,22 @@ class Offload(Protocol):
     def __call__(self, function: Callable[[], T]) -> Awaitable[T]: ...
 
 
+class Background(Protocol):
+    """Runs work that would hold up the event loop for long, in another process or in small steps."""
+
+    def __call__(
+        self,
+        work: Callable[[Disk, A], Iterator[T | int]],
+        argument: A,
+        *,
+        bytes_per_second: float,
+    ) -> AsyncGenerator[T, None]:
+        """What the work tells; the numbers among it, bytes that it has moved, are its steps and are kept.
+
+        The work and its argument may be sent to another process.
+        """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
     """The world, handed to a broker as one value."""
@@ -182,3 +199,4 @@ class Runtime:
     network: Network
     random: Random
     offload: Offload
+    background: Background

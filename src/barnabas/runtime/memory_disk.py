@@ -210,8 +210,8 @@ class MemoryDisk:
             return created
         return self._content(path)
 
-    def open(self, path: str) -> MemoryFile:
-        return MemoryFile(self, path, self._content_or_new(path))
+    def open(self, path: str, *, create: bool = True) -> MemoryFile:
+        return MemoryFile(self, path, self._content_or_new(path) if create else self._content(path))
 
     def map(self, path: str, size: int) -> MemoryMappedFile:
         return MemoryMappedFile(self._content_or_new(path), size)

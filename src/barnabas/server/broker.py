@@ -29,6 +29,7 @@ from barnabas.server.dispatch import Dispatcher
 from barnabas.server.fetcher import Fetchers
 from barnabas.server.group_coordinator import GroupCoordinator
 from barnabas.server.leader_elections import LeaderElections
+from barnabas.server.log_cleaner import LogCleaner
 from barnabas.server.log_directory import LogDirectory
 from barnabas.server.maintenance import Maintenance
 from barnabas.server.partitions import Partitions
@@ -89,6 +90,7 @@ class Broker:
         self.transactions = TransactionCoordinator(self)
         self.telemetry = ClientTelemetry(runtime)
         self.maintenance = Maintenance(self)
+        self.log_cleaner = LogCleaner(self)
         self.leader_elections = LeaderElections(self)
         self.controller_channel = ControllerChannel(self)
         self.controller_registrant = ControllerRegistrant(self)
@@ -138,6 +140,7 @@ class Broker:
         if quorum_setup.is_broker(self.config):
             self.partitions.set_aside_strays(self.controller.image)
             self.maintenance.start()
+            self.log_cleaner.start()
             self.acceptor.start()
         logger.info("node %d of cluster %s serves at %s", self.node_id, self.cluster_id, self.addresses)
 
@@ -162,6 +165,7 @@ class Broker:
         self.transactions.close()
         self.groups.close()
         await self.leader_elections.stop()
+        await self.log_cleaner.stop()
         await self.maintenance.stop()
         await self.fetchers.stop()
         await self.in_sync_changes.stop()

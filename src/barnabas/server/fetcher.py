@@ -323,6 +323,7 @@ class Fetcher:
         if step.action is Action.TRUNCATE:
             before = (log.log_end_offset, log.leader_epochs.latest_epoch)
             log.truncate_to(step.offset, self._clock.now_ms())
+            partition.truncated()
             if before != (log.log_end_offset, log.leader_epochs.latest_epoch):
                 logger.info("%s: cut to %d, where it departs from its leader", partition.name, log.log_end_offset)
                 self._moved[followed] = None
@@ -330,6 +331,7 @@ class Fetcher:
         elif step.action is Action.START_AFRESH and step.offset >= 0:
             logger.info("%s: begins anew at %d: its leader's log has moved on", partition.name, step.offset)
             log.truncate_fully_and_start_at(step.offset, self._clock.now_ms())
+            partition.truncated()
             self._moved[followed] = None
             return
         logger.debug("%s: rests: %s", partition.name, ErrorCode(data.error_code).name)

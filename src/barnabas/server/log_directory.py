@@ -6,6 +6,7 @@
     recovery-point-offset-checkpoint     up to where each log is on the platter
     log-start-offset-checkpoint          from where on each log counts, where that is not its first segment
     replication-offset-checkpoint        high watermarks
+    cleaner-offset-checkpoint            up to where each log was compacted
     <topic>-<partition>/                 the logs
     <topic>-<partition>.<id>-delete/     deleted, and removed once readers in flight are done
 
@@ -57,6 +58,7 @@ class LogDirectory:
         self._recovery_points: dict[TopicPartition, Offset] = {}
         self._log_start_offsets: dict[TopicPartition, Offset] = {}
         self._high_watermarks: dict[TopicPartition, Offset] = {}
+        self._cleaned_offsets: dict[TopicPartition, Offset] = {}
         self._open_segments = OpenSegments()  # of all logs together, which bounds the descriptors
 
     # Start and end
@@ -77,6 +79,7 @@ class LogDirectory:
         self._recovery_points = self._read_offsets(checkpoint.RECOVERY_POINT_FILE_NAME)
         self._log_start_offsets = self._read_offsets(checkpoint.LOG_START_OFFSET_FILE_NAME)
         self._high_watermarks = self._read_offsets(checkpoint.HIGH_WATERMARK_FILE_NAME)
+        self._cleaned_offsets = self._read_offsets(checkpoint.CLEANER_OFFSET_FILE_NAME)
         self._remove_deleted()
 
     @property
@@ -123,7 +126,7 @@ class LogDirectory:
         if not disk.exists(directory):
             self._forget_offsets(name)
             disk.make_directories(directory)
-        return Log.open(
+        log = Log.open(
             disk,
             directory,
             config,
@@ -135,6 +138,8 @@ class LogDirectory:
             open_segments=self._open_segments,
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
+        log.swap.cleaned_offset = self._cleaned_offsets.get(name, 0)
+        return log
 
     def high_watermark(self, name: TopicPartition) -> Offset:
         """As it was last written down; 0 where it never was."""
@@ -175,12 +180,34 @@ class LogDirectory:
             checkpoint.HIGH_WATERMARK_FILE_NAME, high_watermarks, self._high_watermarks
         )
 
+    def written_recovery_point(self, name: TopicPartition) -> Offset:
+        """Where a recovery would begin, if there were one now."""
+        return self._recovery_points.get(name, 0)
+
+    def write_cleaned_offsets(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """Only after what they tell of is on the platter."""
+        cleaned_offsets = {name: log.swap.cleaned_offset for name, log in logs.items() if log.swap.cleaned_offset > 0}
+        self._cleaned_offsets = self._write_offsets(
+            checkpoint.CLEANER_OFFSET_FILE_NAME, cleaned_offsets, self._cleaned_offsets
+        )
+
+    def truncated(self, name: TopicPartition, log: Log) -> None:
+        """What is written down must not tell of records that are gone: others will have their offsets."""
+        for file_name, offsets, offset in (
+            (checkpoint.RECOVERY_POINT_FILE_NAME, self._recovery_points, log.recovery_point),
+            (checkpoint.CLEANER_OFFSET_FILE_NAME, self._cleaned_offsets, log.swap.cleaned_offset),
+        ):
+            if offsets.get(name, 0) > offset:
+                offsets[name] = offset
+                self._runtime.disk.write_atomically(self._file(file_name), checkpoint.encode_offsets(offsets))
+
     def _forget_offsets(self, name: TopicPartition) -> None:
         """What was written down about a log that is gone must not be taken for that of a new one of the same name."""
         for file_name, offsets in (
             (checkpoint.RECOVERY_POINT_FILE_NAME, self._recovery_points),
             (checkpoint.LOG_START_OFFSET_FILE_NAME, self._log_start_offsets),
             (checkpoint.HIGH_WATERMARK_FILE_NAME, self._high_watermarks),
+            (checkpoint.CLEANER_OFFSET_FILE_NAME, self._cleaned_offsets),
         ):
             if offsets.pop(name, None) is not None:
                 self._runtime.disk.write_atomically(self._file(file_name), checkpoint.encode_offsets(offsets))

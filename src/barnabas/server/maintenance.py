@@ -48,6 +48,8 @@ class Maintenance:
 
     async def apply_retention(self) -> None:
         for partition in await self._each():
+            if partition in self._broker.log_cleaner.in_progress:
+                continue  # compaction reads what might go; next time
             partition.delete_old_segments(self._broker.runtime.clock.now_ms())
             await self._breathe()
 

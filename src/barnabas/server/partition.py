@@ -74,6 +74,9 @@ class Cluster(Protocol):
 
     def is_alive(self, broker_id: BrokerId) -> bool: ...
 
+    def truncated(self, partition: Partition) -> None:
+        """Its log has lost its end: what is written down about that must go at once."""
+
     def storage_failed(self, partition: Partition, error: OSError) -> None:
         """The disk under the partition does not work, or is full where other brokers have room."""
 
@@ -452,8 +455,16 @@ class Partition:
         self._sync_task = None
 
     async def sync(self) -> bool:
-        """As a follower, where `flush.messages` asks for it before the leader may count on the records."""
+        """Before a leader counts on a follower, where `flush.messages` asks for it; and around a compaction."""
         return await self._sync(self.log.flush)
+
+    def truncated(self) -> None:
+        self._cluster.truncated(self)
+
+    def compaction_failed(self, error: OSError) -> None:
+        """Half way through a swap only a recovery can tell what there is; before it the log is what it was."""
+        if self.log.is_offline and not self.closed:
+            self._storage_failed(error)
 
     @property
     def sync_due(self) -> bool:

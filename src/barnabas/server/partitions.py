@@ -85,6 +85,9 @@ class Partitions:
         broker = self._image.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
+    def truncated(self, partition: Partition) -> None:
+        self._directory.truncated(partition.name, partition.log)
+
     def storage_failed(self, partition: Partition, error: OSError) -> None:
         failure = DirectoryFailed(f"the log directory {self._directory.path} failed at {partition.name}: {error}")
         failure.__cause__ = error

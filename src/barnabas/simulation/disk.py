@@ -368,8 +368,8 @@ class SimulatedDisk:
                     change.moved(old_path, path) for change in changes
                 ]
 
-    def open(self, path: str) -> SimulatedFile:
-        return SimulatedFile(self, path, self._node_or_new(path))
+    def open(self, path: str, *, create: bool = True) -> SimulatedFile:
+        return SimulatedFile(self, path, self._node_or_new(path) if create else self._node(path))
 
     def map(self, path: str, size: int) -> SimulatedMappedFile:
         return SimulatedMappedFile(self, path, self._node_or_new(path), size)

@@ -10,6 +10,7 @@ from random import Random
 from typing import TypeVar
 
 from barnabas.runtime.interfaces import Disk, Network, Runtime
+from barnabas.runtime.slices import SlicedBackground
 from barnabas.simulation.loop import VirtualClock, VirtualLoop
 
 T = TypeVar("T")
@@ -66,4 +67,5 @@ def simulated_runtime(
         network=network,
         random=random,
         offload=SimulatedOffload(loop, random, duration_ms),
+        background=SlicedBackground(disk, clock),
     )

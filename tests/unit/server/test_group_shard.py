@@ -111,6 +111,7 @@ class Bench:
             network=None,  # type: ignore[arg-type]
             random=Random(3),
             offload=self.offload,
+            background=None,  # type: ignore[arg-type]
         )
         self.partition = Partition(
             name=TopicPartition("__consumer_offsets", 0),
@@ -327,6 +328,7 @@ def test_a_failed_sync_ends_the_shard(caplog: pytest.LogCaptureFixture) -> None:
             network=None,  # type: ignore[arg-type]
             random=Random(3),
             offload=broken,
+            background=None,  # type: ignore[arg-type]
         )
         committed = bench.commit(5, group="other")
         assert (await committed).error_code == ErrorCode.NOT_COORDINATOR

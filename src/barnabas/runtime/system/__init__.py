@@ -6,6 +6,7 @@ from random import SystemRandom
 from typing import TypeVar
 
 from barnabas.runtime.interfaces import Disk, Runtime
+from barnabas.runtime.system.background import SystemBackground
 from barnabas.runtime.system.clock import SystemClock
 from barnabas.runtime.system.disk import SystemDisk
 from barnabas.runtime.system.network import SystemNetwork
@@ -19,10 +20,13 @@ def system_runtime(loop: asyncio.AbstractEventLoop, disk: Disk | None = None) ->
     def offload(function: Callable[[], T]) -> Awaitable[T]:
         return loop.run_in_executor(None, function)
 
+    clock = SystemClock(loop)
+    disk = SystemDisk() if disk is None else disk
     return Runtime(
-        clock=SystemClock(loop),
-        disk=SystemDisk() if disk is None else disk,
+        clock=clock,
+        disk=disk,
         network=SystemNetwork(loop),
         random=SystemRandom(),
         offload=offload,
+        background=SystemBackground(disk, clock),
     )

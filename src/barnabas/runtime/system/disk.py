@@ -152,8 +152,9 @@ class SystemLock:
 class SystemDisk:
     """Paths go to the operating system as they are; relative ones start at the working directory."""
 
-    def open(self, path: str) -> SystemFile:
-        return SystemFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+    def open(self, path: str, *, create: bool = True) -> SystemFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return SystemFile(path, os.open(path, flags, FILE_MODE))
 
     def map(self, path: str, size: int) -> SystemMappedFile:
         return SystemMappedFile(path, size)

@@ -1,0 +1,31 @@
+"""The groups' offsets are compacted all the time while nodes crash and the network fails: no commit is forgotten."""
+
+from random import SystemRandom
+
+import pytest
+
+from barnabas.log.segment_swap import SegmentSwap
+from barnabas.simulation import run
+from barnabas.simulation.run import Options, run_seed
+
+SECONDS = 8
+EAGER = {"log.roll.ms": "200", "log.cleaner.backoff.ms": "200", "log.cleaner.min.cleanable.ratio": "0.0"}
+
+
+def test_a_fresh_seed_with_eager_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "GROUP_SETTINGS", {**run.GROUP_SETTINGS, **EAGER})
+    swapped = []
+    replace = SegmentSwap.replace
+
+    def counted(self: SegmentSwap, *args: object, **settings: object) -> bool:
+        swapped.append(replace(self, *args, **settings))  # type: ignore[arg-type]
+        return swapped[-1]
+
+    monkeypatch.setattr(SegmentSwap, "replace", counted)
+    for nodes in (3, 3, 1):
+        seed = SystemRandom().randrange(1 << 32)
+        result = run_seed(seed, Options(nodes=nodes, seconds=SECONDS))
+        assert result.failure is None, (
+            f"seed {seed}, {nodes} nodes: {result.failure.kind}: {result.failure.message}\n{result.failure.details}"
+        )
+    assert any(swapped)
