@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from barnabas.config.broker import BrokerConfig, effective
 from barnabas.config.endpoints import Endpoint as ListenerAddress
 from barnabas.log.log import Log
-from barnabas.metadata.delta import MetadataDelta
-from barnabas.metadata.image import Endpoint, MetadataImage, ResourceType
+from barnabas.metadata.delta import MetadataDelta, diff
+from barnabas.metadata.image import EMPTY, Endpoint, MetadataImage, ResourceType
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.throttle import Throttle
 from barnabas.runtime.interfaces import Address, Runtime
@@ -97,6 +97,7 @@ class Broker:
         self.producer_ids = ProducerIds(self)
         self.controller: ControllerService
         self.lifecycle: BrokerLifecycle
+        self._is_registered = False  # whether the metadata knows of this very process
 
     async def start(self) -> None:
         self.directory.open()
@@ -229,10 +230,15 @@ class Broker:
     def _changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         if any(resource.type == ResourceType.BROKER for resource in delta.configs_changed):
             self._reconfigure(image)
+        self.leader_elections.apply(delta, image)
+        if not self._is_registered:
+            if not self.lifecycle.is_known_to(image):
+                return  # what was given to an earlier process is not this one's: it may have lost what that one had
+            self._is_registered = True
+            delta = diff(EMPTY, image)
         self.partitions.apply(delta, image)
         self.groups.apply(delta, image)
         self.transactions.apply(delta, image)
-        self.leader_elections.apply(delta, image)
 
     def _reconfigure(self, image: MetadataImage) -> None:
         """What is set for this broker wins over what is set for all, and that over the file."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from barnabas.client.connection import ConnectionLost
 from barnabas.errors import ErrorCode
 from barnabas.metadata.ids import new_uuid
-from barnabas.metadata.image import Endpoint
+from barnabas.metadata.image import Endpoint, MetadataImage
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from barnabas.server.metadata_log import MetadataUnavailable
@@ -55,6 +55,11 @@ class BrokerLifecycle:
         """As the metadata log says, of this very registration."""
         known = self._broker.controller.image.brokers.get(self._broker.node_id)
         return known is not None and known.epoch == self.epoch and not known.fenced
+
+    def is_known_to(self, image: MetadataImage) -> bool:
+        """Whether this very process, and not one before it, is registered there."""
+        known = image.brokers.get(self._broker.node_id)
+        return known is not None and known.incarnation_id == self._incarnation_id
 
     async def start(self) -> None:
         """Returns once this broker may lead."""

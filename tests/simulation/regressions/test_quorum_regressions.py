@@ -2,10 +2,12 @@
 
 import asyncio
 
+import pytest
 from scenario import Scenario
 
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.server.partition import Partition
 from barnabas.server.peers import CONNECT_TIMEOUT_MS
 from barnabas.simulation.cluster import SimulatedNode
 from barnabas.simulation.disk import Survival
@@ -106,3 +108,31 @@ def test_a_node_may_stop_while_it_passes_a_request_on() -> None:
         await scenario.until(lambda: follower.process is None)
 
     Scenario(nodes=3).run(story)
+
+
+def test_a_node_leads_nothing_before_it_is_registered_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It led what its earlier process had led, in the same epoch, without the records that it had lost with the power.
+
+    What it wrote there, a coordinator's records for instance, could not be told from what had been there before.
+    """
+    began: list[int] = []
+    begin_to_lead = Partition._begin_to_lead
+
+    def watched(self: Partition) -> None:
+        began.append(self._cluster.node_id)
+        begin_to_lead(self)
+
+    monkeypatch.setattr(Partition, "_begin_to_lead", watched)
+
+    async def story(scenario: Scenario) -> None:
+        topic = await scenario.create_topic("t")
+        await scenario.write(topic, b"a")
+        leader = scenario.cluster.nodes[scenario.client.view.leaders[topic.id, 0].node_id]
+        began.clear()
+        scenario.cluster.cut_power(leader, Survival.NONE)
+        scenario.cluster.start(leader)
+        await scenario.until(lambda: scenario.cluster.is_up)
+        assert leader.id not in began
+        assert await scenario.read(topic) == [b"a"]
+
+    Scenario(nodes=3, settings={"min.insync.replicas": "2"}).run(story)
