@@ -39,6 +39,8 @@ class Consumer(Participant):
         super().__init__(client, board)
         self.name = name or client.name
         self.positions: dict[PartitionId, Offset] = {}
+        self.sizes_max: tuple[int, ...] = (1, 500, 5000, 1 << 20)  # of a partition, and of an answer
+        self.answer_sizes_max: tuple[int, ...] = (1, 10_000, 50 << 20)
         self.watermarks: dict[PartitionId, Offset] = {}  # as last heard
         self._with_sessions = with_sessions
         self._sessions: dict[ClientConnection, Session] = {}
@@ -102,7 +104,7 @@ class Consumer(Participant):
         topics: dict[bytes, FetchTopic] = {}
         for (topic_id, index), (offset, epoch) in changed.items():
             topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id))
-            size_max = self.client.random.choice((1, 500, 5000, 1 << 20))
+            size_max = self.client.random.choice(self.sizes_max)
             topic.partitions.append(
                 FetchPartition(
                     partition=index, fetch_offset=offset, current_leader_epoch=epoch, partition_max_bytes=size_max
@@ -115,7 +117,7 @@ class Consumer(Participant):
         return FetchRequest(
             max_wait_ms=wait_ms,
             min_bytes=1,
-            max_bytes=self.client.random.choice((1, 10_000, 50 << 20)),
+            max_bytes=self.client.random.choice(self.answer_sizes_max),
             session_id=session.id,
             session_epoch=session.epoch if self._with_sessions else -1,
             topics=list(topics.values()),

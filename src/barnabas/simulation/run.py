@@ -306,6 +306,7 @@ class Simulation:
             self._client(f"reader-{len(self._client_hosts)}"), self.board, with_sessions=False, name=FINAL_READER
         )
         reader.board.habits.seek_rate = 0
+        reader.sizes_max, reader.answer_sizes_max = (1 << 20,), (50 << 20,)
         topics = list(self.board.topics.values())
         wanted = [partition_id for topic in topics for partition_id in topic.partition_ids()]
 
@@ -318,6 +319,11 @@ class Simulation:
                     await reader.back_off()
 
         await self._until(self._spawn(read_all()).done, "not everything can be read")
+        newest = max(broker.controller.image.offset for broker in self.cluster.brokers)
+        await self._until(
+            lambda: all(broker.controller.image.offset >= newest for broker in self.cluster.brokers),
+            "not every node hears of the newest metadata",
+        )
         await self._until(self._spawn(self._list_topics(reader.client)).done, "not every node lists its topics")
         reader.client.close()
         for checker in self.checkers:
