@@ -104,7 +104,7 @@ class TransactionShard:
             return answer(pending, ErrorCode.CONCURRENT_TRANSACTIONS)
         if known.state is TransactionState.ONGOING and all(each in known.partitions for each in partitions):
             return answer(pending, ErrorCode.NONE)
-        added = known.added(partitions, client_version=client_version, now_ms=now.wall_ms)
+        added = known.added(partitions, client_version=self._version(client_version), now_ms=now.wall_ms)
         return self.step(added, pending, ErrorCode.NONE)
 
     def verify_partitions(
@@ -134,6 +134,7 @@ class TransactionShard:
         known = self.transactions.get(request.transactional_id)
         if known is None:
             return answer(pending, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        client_version = self._version(client_version)
         verdict = _judge(known, request, client_version)
         if isinstance(verdict, ErrorCode):
             return answer(pending, verdict)
@@ -152,6 +153,10 @@ class TransactionShard:
             now_ms=now.wall_ms,
         )
         return self.step(prepared, pending, _ended(prepared))
+
+    def _version(self, client_version: int) -> int:
+        """A client may know more than the cluster has agreed upon; the records could not say so."""
+        return min(client_version, self.surroundings.transaction_version)
 
     def step(self, transaction: Transaction, pending: Pending | None, response: Structure | ErrorCode) -> Outcome:
         """The next state of an id: written down, and its markers sent where it has any."""
