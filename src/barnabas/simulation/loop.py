@@ -108,22 +108,28 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._bury()
 
     def _bury(self) -> None:
-        self._graveyard.extend(task for task in asyncio.all_tasks(self) if not task.done())
         self._ready.clear()
         self._scheduled.clear()
         self.set_exception_handler(lambda _loop, _context: None)
-        for task in self._graveyard:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            coroutine = task.get_coro()
-            assert coroutine is not None
-            try:
-                coroutine.close()
-            except (Exception, asyncio.CancelledError) as error:
-                # Whoever waits in a `finally` for something cannot be told to leave at once.
-                self.unburied.append(repr(error))
+        buried: dict[asyncio.Task[Any], None] = {}
+        # More than once: what is closed may begin something, as its last word.
+        while tasks := [task for task in (*self._graveyard, *asyncio.all_tasks(self)) if task not in buried]:
+            for task in tasks:
+                self._close(task)
+            buried.update(dict.fromkeys(tasks))
         self._graveyard.clear()
         self.close()
         gc.collect()
+
+    def _close(self, task: "asyncio.Task[Any]") -> None:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        coroutine = task.get_coro()
+        assert coroutine is not None
+        try:
+            coroutine.close()
+        except (Exception, asyncio.CancelledError) as error:
+            # Whoever waits in a `finally` for something cannot be told to leave at once.
+            self.unburied.append(repr(error))
 
     def _run_once(self) -> None:
         ready, scheduled = self._ready, self._scheduled
