@@ -34,6 +34,7 @@ from barnabas.types import Uuid
 
 INSPECTION_INTERVAL_MS = 50.0
 LIVENESS_MS_MAX = 120_000.0  # from the end of the last fault until everybody has got on
+READER_TIMEOUT_MS = 60_000.0  # patience for large pieces over narrow networks
 PROGRESS_WANTED = 3
 STABLE_TOPICS = ("orders", "payments")
 
@@ -236,7 +237,7 @@ class Simulation:
             client_hosts=self._client_hosts,
         )
 
-    def _client(self, name: str) -> Client:
+    def _client(self, name: str, timeout_ms: float | None = None) -> Client:
         self._client_hosts.append(name)
         return Client(
             loop=self.loop,
@@ -245,7 +246,7 @@ class Simulation:
             random=Random(self._random.random()),
             name=name,
             bootstrap=[node.address for node in self.cluster.nodes.values()],
-            timeout_ms=self.character.timeout_ms,
+            timeout_ms=timeout_ms or self.character.timeout_ms,
         )
 
     def _make_participants(self) -> None:
@@ -302,9 +303,8 @@ class Simulation:
             await self.administrator.ensure(name, self._random.randint(1, 3), {})
 
     async def _verdict(self) -> None:
-        reader = Consumer(
-            self._client(f"reader-{len(self._client_hosts)}"), self.board, with_sessions=False, name=FINAL_READER
-        )
+        client = self._client(f"reader-{len(self._client_hosts)}", READER_TIMEOUT_MS)
+        reader = Consumer(client, self.board, with_sessions=False, name=FINAL_READER)
         reader.board.habits.seek_rate = 0
         reader.sizes_max, reader.answer_sizes_max = (1 << 20,), (50 << 20,)
         topics = list(self.board.topics.values())
