@@ -35,6 +35,7 @@ from barnabas.types import Uuid
 INSPECTION_INTERVAL_MS = 50.0
 LIVENESS_MS_MAX = 120_000.0  # from the end of the last fault until everybody has got on
 READER_TIMEOUT_MS = 60_000.0  # patience for large pieces over narrow networks
+READING_MS_MAX = 10 * LIVENESS_MS_MAX  # everything that was ever written goes through the narrowest network
 PROGRESS_WANTED = 3
 STABLE_TOPICS = ("orders", "payments")
 
@@ -318,7 +319,7 @@ class Simulation:
                 except Unavailable:
                     await reader.back_off()
 
-        await self._until(self._spawn(read_all()).done, "not everything can be read")
+        await self._until(self._spawn(read_all()).done, "not everything can be read", READING_MS_MAX)
         newest = max(broker.controller.image.offset for broker in self.cluster.brokers)
         await self._until(
             lambda: all(broker.controller.image.offset >= newest for broker in self.cluster.brokers),
@@ -353,11 +354,11 @@ class Simulation:
             self.cluster.start(node)
         await self._until(lambda: self.cluster.is_up, "not every node comes up again")
 
-    async def _until(self, condition: Callable[[], bool], complaint: str) -> None:
-        end_ms = self.clock.monotonic_ms() + LIVENESS_MS_MAX
+    async def _until(self, condition: Callable[[], bool], complaint: str, wait_ms_max: float = LIVENESS_MS_MAX) -> None:
+        end_ms = self.clock.monotonic_ms() + wait_ms_max
         while not condition():
             if self.clock.monotonic_ms() > end_ms:
-                raise NotLive(f"{complaint}, {LIVENESS_MS_MAX / 1000:.0f} s after the last fault")
+                raise NotLive(f"{complaint}, {wait_ms_max / 1000:.0f} s after the last fault")
             await self.clock.sleep(20)
         self.trace.note(f"no longer: {complaint}")
 
