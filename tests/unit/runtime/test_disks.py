@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -214,3 +215,13 @@ def test_system_disk_refuses_space_that_is_not_there() -> None:
     with pytest.raises(OSError) as caught:
         SystemDisk().open(str(full)).write(0, b"x")
     assert caught.value.errno == errno.ENOSPC
+
+
+def test_threads_may_replace_the_same_file(tmp_path: Path) -> None:
+    disk = SystemDisk()
+    path = f"{tmp_path}/file"
+    with ThreadPoolExecutor(4) as threads:
+        written = [threads.submit(disk.write_atomically, path, bytes([number])) for number in range(100)]
+    assert [each.exception() for each in written] == [None] * 100
+    assert len(disk.read_bytes(path)) == 1
+    assert disk.list_directory(str(tmp_path)) == ["file"]

@@ -10,6 +10,7 @@ import mmap
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,10 @@ _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 # From 3.13 a map need not keep a descriptor of its own, which halves what thousands of partitions hold open.
 _MAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+
+
+# A sync on another thread may write the same file: what one has put aside must not be renamed by the other.
+_ASIDE = threading.Lock()
 
 
 class SystemFile:
@@ -207,14 +212,15 @@ class SystemDisk:
 
     def write_atomically(self, path: str, data: Buffer) -> None:
         aside = path + ".tmp"
-        file = self.open(aside)
-        try:
-            file.truncate(0)
-            file.write(0, data)
-            file.sync()
-        finally:
-            file.close()
-        os.replace(aside, path)
+        with _ASIDE:
+            file = self.open(aside)
+            try:
+                file.truncate(0)
+                file.write(0, data)
+                file.sync()
+            finally:
+                file.close()
+            os.replace(aside, path)
         self.sync_directory(os.path.dirname(path) or ".")
 
     def lock(self, path: str) -> SystemLock:
