@@ -112,11 +112,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._scheduled.clear()
         self.set_exception_handler(lambda _loop, _context: None)
         buried: dict[asyncio.Task[Any], None] = {}
-        # More than once: what is closed may begin something, as its last word.
+        # As in a loop that runs, and more than once: what is closed may begin something, as its last word.
+        asyncio._set_running_loop(self)
         while tasks := [task for task in (*self._graveyard, *asyncio.all_tasks(self)) if task not in buried]:
             for task in tasks:
                 self._close(task)
             buried.update(dict.fromkeys(tasks))
+        asyncio._set_running_loop(None)
         self._graveyard.clear()
         self.close()
         gc.collect()
