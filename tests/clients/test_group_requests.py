@@ -158,10 +158,10 @@ def test_join_refuses(wire: Wire, group: str) -> None:
     assert error(member="nobody", instance="unknown") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_refused_join_names_no_protocol(wire: Wire) -> None:
+def test_a_refused_join_names_no_protocol(wire: Wire, group: str) -> None:
     for version, nothing in ((6, ""), (7, None), (9, None)):
-        refused = wire.call(groups.join_request(""), version)
-        assert (refused.error_code, refused.protocol_name) == (ErrorCode.INVALID_GROUP_ID, nothing)
+        refused = wire.call(groups.join_request(group, session_ms=1), version)
+        assert (refused.error_code, refused.protocol_name) == (ErrorCode.INVALID_SESSION_TIMEOUT, nothing)
         assert (refused.generation_id, refused.leader, refused.members) == (-1, "", [])
 
 
