@@ -19,11 +19,10 @@ Members choose their own ids: a client's is its name. Topics have ids that begin
 from __future__ import annotations
 
 import struct
-import sys
-from pathlib import Path
 from typing import Any
 
-from group_script import CALLER, GROUP, GroupScript, run_script
+import golden_script
+from group_script import CALLER, GROUP, GroupScript
 
 from barnabas.errors import ErrorCode
 from barnabas.groups.consumer import ConsumerGroup
@@ -453,11 +452,4 @@ def decode_assignment(data: bytes) -> Partitions:
 
 
 if __name__ == "__main__":
-    rewrite = "--rewrite" in sys.argv
-    for name in sys.argv[1:]:
-        if name != "--rewrite":
-            result = run_script(Path(name).read_text(encoding="utf-8"), ConsumerScript())
-            if rewrite:
-                Path(name).write_text(result, encoding="utf-8")
-            else:
-                print(result)
+    golden_script.main(ConsumerScript)

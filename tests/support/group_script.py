@@ -25,10 +25,10 @@ from __future__ import annotations
 import random
 import shlex
 import struct
-import sys
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Any
+
+import golden_script
 
 from barnabas.errors import ErrorCode
 from barnabas.groups.classic import ClassicGroup
@@ -59,7 +59,6 @@ from barnabas.server.coordinator_errors import told_as
 
 WALL_MS = 1_000_000_000_000
 GROUP = "g"
-INDENT = "    "
 UUID_LENGTH = 37  # with the dash before it
 
 
@@ -443,25 +442,5 @@ def subscription(*topics: str) -> bytes:
     return bytes(out)
 
 
-def run_script(text: str, script: GroupScript | None = None) -> str:
-    """The script with what its commands give now in the place of what they gave before."""
-    script = script or GroupScript()
-    lines = []
-    for line in text.splitlines():
-        if line.startswith(INDENT):
-            continue
-        lines.append(line)
-        if line.strip() and not line.startswith("#"):
-            lines += [INDENT + each for each in script.run(line)]
-    return "\n".join(lines) + "\n"
-
-
 if __name__ == "__main__":
-    rewrite = "--rewrite" in sys.argv
-    for name in sys.argv[1:]:
-        if name != "--rewrite":
-            result = run_script(Path(name).read_text(encoding="utf-8"))
-            if rewrite:
-                Path(name).write_text(result, encoding="utf-8")
-            else:
-                print(result)
+    golden_script.main(GroupScript)

@@ -21,7 +21,7 @@ from typing import Any
 import consumer_script
 from broker_process import wait_until
 from consumer_script import ConsumerScript, ScriptTopics
-from group_script import run_script
+from golden_script import run_script
 from group_wire import await_coordinator
 from wire import Wire, create_topic
 

@@ -21,10 +21,9 @@ Checked after each command: one leader in an epoch, and what was committed stays
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from random import Random
 
+import golden_script
 from raft_cluster import Entry, ListLog, key_of, voter_set
 
 from barnabas.consensus import membership
@@ -45,7 +44,6 @@ from barnabas.consensus.raft import Election, Output, Raft, Role, Timeouts
 from barnabas.consensus.voters import Voter, VoterSet
 from barnabas.errors import ErrorCode
 
-INDENT = "    "
 TIMEOUTS = Timeouts(election_ms=1000, fetch_ms=2000, backoff_ms_max=1000)
 
 
@@ -326,25 +324,5 @@ def show_verdict(verdict: FetchVerdict, entries: list[Entry]) -> str:
     return f"{values or 'nothing new'}, committed {verdict.high_watermark}"
 
 
-def run_script(text: str) -> str:
-    """The script with what its commands give now in the place of what they gave before."""
-    script = RaftScript()
-    lines = []
-    for line in text.splitlines():
-        if line.startswith(INDENT):
-            continue
-        lines.append(line)
-        if line.strip() and not line.startswith("#"):
-            lines += [INDENT + each for each in script.run(line)]
-    return "\n".join(lines) + "\n"
-
-
 if __name__ == "__main__":
-    rewrite = "--rewrite" in sys.argv
-    for name in sys.argv[1:]:
-        if name != "--rewrite":
-            result = run_script(Path(name).read_text(encoding="utf-8"))
-            if rewrite:
-                Path(name).write_text(result, encoding="utf-8")
-            else:
-                print(result)
+    golden_script.main(RaftScript)

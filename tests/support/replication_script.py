@@ -21,11 +21,10 @@ was elected.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 
+import golden_script
 from peers import FakeCluster
 
 from barnabas.config.broker import BrokerConfig
@@ -39,7 +38,6 @@ from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.server.partition import Partition
 from barnabas.types import TopicPartition
 
-INDENT = "    "
 SIZE_BYTES_MAX = 1 << 20
 
 
@@ -252,24 +250,5 @@ class ReplicationScript:
             assert len({log.leader_epoch_of(offset) for log in logs}) == 1, f"replicas differ at {offset}"
 
 
-def run_script(text: str) -> str:
-    """The script with what its commands give now in the place of what they gave before."""
-    script = ReplicationScript()
-    lines = []
-    for line in text.splitlines():
-        if line.startswith(INDENT):
-            continue
-        lines.append(line)
-        if line.strip() and not line.startswith("#"):
-            lines += [INDENT + each for each in script.run(line)]
-    return "\n".join(lines) + "\n"
-
-
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        if name != "--rewrite":
-            result = run_script(Path(name).read_text(encoding="utf-8"))
-            if "--rewrite" in sys.argv:
-                Path(name).write_text(result, encoding="utf-8")
-            else:
-                print(result)
+    golden_script.main(ReplicationScript)

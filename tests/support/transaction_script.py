@@ -20,11 +20,11 @@ Checked after each command: everyone is answered once, and a replay of the log g
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Callable
 from itertools import count
-from pathlib import Path
 from typing import Any
+
+import golden_script
 
 from barnabas.coordination.outcome import Moment, Outcome, Pending, Producer
 from barnabas.coordination.records import CoordinatorRecord, encode
@@ -40,7 +40,6 @@ from barnabas.transactions.transaction import decode, from_record
 from barnabas.types import TopicPartition
 
 WALL_MS = 1_000_000_000_000
-INDENT = "    "
 
 
 class Asked(Pending):
@@ -270,25 +269,5 @@ def show_markers(markers: Markers) -> str:
     return f"markers: {word} producer {markers.producer_id} epoch {markers.producer_epoch} {places}"
 
 
-def run_script(text: str) -> str:
-    """The script with what its commands give now in the place of what they gave before."""
-    script = TransactionScript()
-    lines = []
-    for line in text.splitlines():
-        if line.startswith(INDENT):
-            continue
-        lines.append(line)
-        if line.strip() and not line.startswith("#"):
-            lines += [INDENT + each for each in script.run(line)]
-    return "\n".join(lines) + "\n"
-
-
 if __name__ == "__main__":
-    rewrite = "--rewrite" in sys.argv
-    for name in sys.argv[1:]:
-        if name != "--rewrite":
-            result = run_script(Path(name).read_text(encoding="utf-8"))
-            if rewrite:
-                Path(name).write_text(result, encoding="utf-8")
-            else:
-                print(result)
+    golden_script.main(TransactionScript)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -29,7 +30,7 @@ HASHES_KEPT = 4_096  # a heartbeat every few seconds asks for the same one
 L = TypeVar("L", bound="CoordinatorShard[Any]")
 
 
-class Coordinator(Generic[L]):
+class Coordinator(ABC, Generic[L]):
     """The modules of the rules are imported with the first shard: a broker that never needs them has them not."""
 
     TOPIC: str
@@ -50,12 +51,12 @@ class Coordinator(Generic[L]):
 
     # What differs from one coordinator to the other
 
+    @abstractmethod
     def _partition_count(self) -> int:
         """Of the topic, once it is made."""
-        raise NotImplementedError
 
-    def _open(self, partition: Partition, image: MetadataImage) -> L:
-        raise NotImplementedError
+    @abstractmethod
+    def _open(self, partition: Partition, image: MetadataImage) -> L: ...
 
     # What the metadata says
 

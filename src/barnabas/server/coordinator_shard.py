@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
@@ -99,7 +100,7 @@ class Waiting(Pending, Generic[R]):
         return self.future
 
 
-class CoordinatorShard(Generic[S]):
+class CoordinatorShard(ABC, Generic[S]):
     """For each coordinator a subclass says how its records are read and packed, and what its effects are."""
 
     def __init__(self, *, partition: Partition, shard: S, runtime: Runtime) -> None:
@@ -113,17 +114,17 @@ class CoordinatorShard(Generic[S]):
 
     # What differs from one coordinator to the other
 
-    def decode(self, key: bytes, value: bytes | None) -> CoordinatorRecord | None:
-        raise NotImplementedError
+    @abstractmethod
+    def decode(self, key: bytes, value: bytes | None) -> CoordinatorRecord | None: ...
 
     @property
     def codec(self) -> Codec:
         return Codec.NONE
 
     @property
+    @abstractmethod
     def commit_timeout_ms(self) -> int:
         """How long those who asked wait for the replicas."""
-        raise NotImplementedError
 
     def perform_effects(self, effects: Sequence[Any]) -> None:
         raise AssertionError("this coordinator has no effects")

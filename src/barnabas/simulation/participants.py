@@ -7,6 +7,7 @@ Does not know: faults, nodes, what is right.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -79,7 +80,7 @@ class Board:
         self.is_calm = False  # faults are over: nobody gives up any more
 
 
-class Participant:
+class Participant(ABC):
     def __init__(self, client: Client, board: Board) -> None:
         self.client = client
         self.board = board
@@ -95,8 +96,8 @@ class Participant:
                 await self.back_off()
         self.client.close()
 
-    async def step(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def step(self) -> None: ...
 
     async def back_off(self) -> None:
         await self.client.clock.sleep(self.client.random.uniform(1, BACKOFF_MS_MAX))

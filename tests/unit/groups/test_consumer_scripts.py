@@ -11,7 +11,7 @@ TESTS = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(TESTS / "support"))
 
 from consumer_script import ConsumerScript  # noqa: E402
-from group_script import run_script  # noqa: E402
+from golden_script import run_script  # noqa: E402
 
 SCRIPTS = sorted((TESTS / "scripts" / "consumer_groups").glob("*.txt"))
 

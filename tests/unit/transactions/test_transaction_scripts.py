@@ -10,7 +10,8 @@ import pytest
 TESTS = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(TESTS / "support"))
 
-from transaction_script import run_script  # noqa: E402
+from golden_script import run_script  # noqa: E402
+from transaction_script import TransactionScript  # noqa: E402
 
 SCRIPTS = sorted((TESTS / "scripts" / "transactions").glob("*.txt"))
 
@@ -18,7 +19,9 @@ SCRIPTS = sorted((TESTS / "scripts" / "transactions").glob("*.txt"))
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_the_dialogue_is_as_written_down(script: Path) -> None:
     text = script.read_text(encoding="utf-8")
-    assert run_script(text) == text, "review the difference: tests/support/transaction_script.py --rewrite"
+    assert run_script(text, TransactionScript()) == text, (
+        "review the difference: tests/support/transaction_script.py --rewrite"
+    )
 
 
 def test_there_are_scripts() -> None:
