@@ -1,8 +1,6 @@
 """Topics that are made by being asked for, whichever broker is asked."""
 
-import asyncio
-
-from cluster import Cluster
+from cluster import Cluster, run
 
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -17,7 +15,7 @@ def test_every_broker_lets_topics_be_made() -> None:
                 (topic,) = (await node.ask(request, 12)).topics
                 assert (topic.error_code, topic.name) == (ErrorCode.NONE, f"t{id}")
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    run(scenario)
 
 
 def test_every_broker_finds_a_groups_first_coordinator() -> None:
@@ -28,4 +26,4 @@ def test_every_broker_finds_a_groups_first_coordinator() -> None:
             assert answer.error_code == ErrorCode.NONE
             assert answer.node_id in cluster.nodes
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    run(scenario)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 import pytest
-from cluster import PRODUCE_VERSION, REQUEST_MS_MAX, Cluster, until
+from cluster import PRODUCE_VERSION, REQUEST_MS_MAX, Cluster, run, until
 
 from barnabas.errors import ErrorCode
 from barnabas.log.checkpoint import CLEANER_OFFSET_FILE_NAME
@@ -55,7 +54,7 @@ def test_leaders_and_followers_compact_what_they_have() -> None:
             data = await cluster.fetch("t")
             assert decode_records(data.records)[0].value == b"16"
 
-    asyncio.run(scenario())
+    run(scenario)
 
 
 def test_a_restart_goes_on_where_it_was() -> None:
@@ -70,7 +69,7 @@ def test_a_restart_goes_on_where_it_was() -> None:
             assert cluster.replica(1, "t").log.swap.cleaned_offset == 4
             assert kept(cluster.replica(1, "t")) == [(3, b"3"), (4, b"4")]
 
-    asyncio.run(scenario())
+    run(scenario)
 
 
 def test_what_cannot_be_compacted_is_set_aside_and_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -91,7 +90,7 @@ def test_what_cannot_be_compacted_is_set_aside_and_told(caplog: pytest.LogCaptur
             assert not [name for name in cluster.nodes[1].disk.list_directory("/memory/broken-0") if "cleaned" in name]
 
     with caplog.at_level(logging.ERROR):
-        asyncio.run(scenario())
+        run(scenario)
     assert "broken-0: cannot be compacted" in caplog.text
     caplog.clear()
 
@@ -104,7 +103,7 @@ def test_no_threads_no_compaction_until_there_is_one() -> None:
             await cluster.nodes[1].running.log_cleaner.round()
             assert len(kept(cluster.replica(1, "t"))) == 5
 
-    asyncio.run(scenario())
+    run(scenario)
 
 
 def test_a_topic_deleted_while_it_is_compacted_is_gone() -> None:
@@ -119,4 +118,4 @@ def test_a_topic_deleted_while_it_is_compacted_is_gone() -> None:
             await until(lambda: not cleaner.in_progress, "nothing is compacted any more")
             assert not cleaner.uncleanable
 
-    asyncio.run(scenario())
+    run(scenario)

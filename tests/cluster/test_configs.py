@@ -1,8 +1,6 @@
 """Settings of one broker are changed by asking that broker, whoever the controller is."""
 
-import asyncio
-
-from cluster import Cluster, until
+from cluster import Cluster, run, until
 
 from barnabas.errors import ErrorCode
 from barnabas.metadata.image import ResourceType
@@ -38,4 +36,4 @@ def test_every_broker_answers_for_itself_and_the_controller_for_all() -> None:
                     lambda number=number, node=node: node.running.config.message_max_bytes == number * 1000, "it counts"
                 )
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    run(scenario)

@@ -1,10 +1,9 @@
 """A group outlives its coordinator: the next leader of its partition knows members and offsets."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any
 
-from cluster import Cluster, Node, until
+from cluster import Cluster, Node, run, until
 from group_wire import fetch_group, join_request, sync_request
 
 from barnabas.errors import ErrorCode
@@ -19,10 +18,6 @@ from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
 
 GROUP = "g"
 PASSING = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
-
-
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 60))
 
 
 async def coordinator_id(cluster: Cluster) -> int:

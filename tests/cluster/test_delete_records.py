@@ -1,10 +1,9 @@
 """Records deleted by request: gone on every replica before the answer says so."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any
 
-from cluster import Cluster, until
+from cluster import Cluster, run, until
 
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.delete_records import (
@@ -12,10 +11,6 @@ from barnabas.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-
-
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 60))
 
 
 async def delete(cluster: Cluster, offset: int, *, node: int | None = None, timeout_ms: int = 10_000) -> Any:

@@ -1,8 +1,6 @@
 """DescribeQuorum of several voters, in every version."""
 
-import asyncio
-
-from cluster import Cluster
+from cluster import Cluster, run
 
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
@@ -18,4 +16,4 @@ def test_every_version_tells_who_leads() -> None:
                 assert (state.error_code, state.leader_id) == (ErrorCode.NONE, cluster.controller.running.node_id)
                 assert sorted(each.replica_id for each in state.current_voters) == list(cluster.nodes)
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    run(scenario)

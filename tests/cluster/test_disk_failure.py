@@ -4,10 +4,11 @@ import asyncio
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from cluster import Cluster, until
+from cluster import Cluster, run, until
 
 from barnabas.errors import ErrorCode
 from barnabas.log.log import Log
@@ -49,7 +50,7 @@ def test_a_leader_that_cannot_write_gives_way() -> None:
             assert await cluster.values("t", node=first) == [b"a", b"c"]
 
     for error in (errno.EIO, errno.ENOSPC):
-        asyncio.run(asyncio.wait_for(scenario(error), 60))
+        run(partial(scenario, error))
 
 
 def test_a_full_disk_alone_is_waited_out() -> None:
@@ -70,4 +71,4 @@ def test_a_full_disk_alone_is_waited_out() -> None:
                 await until(lambda: leader.log.log_end_offset == 1, "the leader has it")
             assert (await waiting).error_code == ErrorCode.NONE, "the follower has tried again"
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    run(scenario)

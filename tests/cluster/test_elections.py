@@ -1,8 +1,6 @@
 """Elections that nobody asks for: back to the preferred leader, and to whoever is left where that is allowed."""
 
-import asyncio
-
-from cluster import Cluster, until
+from cluster import Cluster, run, until
 
 from barnabas.errors import ErrorCode
 
@@ -23,7 +21,7 @@ def test_the_preferred_leader_leads_again_by_itself() -> None:
             await until(lambda: cluster.replica(gone, "t").is_leader, "and knows it")
             assert (await cluster.produce("t", b"a")).error_code == ErrorCode.NONE
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    run(scenario)
 
 
 def test_a_replica_that_lags_leads_only_once_that_is_allowed() -> None:
@@ -49,4 +47,4 @@ def test_a_replica_that_lags_leads_only_once_that_is_allowed() -> None:
             await cluster.agree("t")
             assert await cluster.values("t") == [b"a", b"b"]
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    run(scenario)

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from cluster import Cluster, until
+from cluster import Cluster, run, until
 
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -42,7 +42,7 @@ def test_who_asks_right_after_a_crash_is_told_the_next_leader() -> None:
             assert leader not in (dead, -1)
             await dying
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    run(scenario)
 
 
 def test_a_broker_that_listens_nowhere_is_fenced_before_its_session_ends() -> None:
@@ -58,7 +58,7 @@ def test_a_broker_that_listens_nowhere_is_fenced_before_its_session_ends() -> No
             await until(lambda: controller.controller.image.brokers[dead].fenced, "it is fenced")
             assert lost == [dead]
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    run(scenario)
 
 
 def test_a_broker_that_only_lost_a_connection_is_not_gone() -> None:
@@ -69,4 +69,4 @@ def test_a_broker_that_only_lost_a_connection_is_not_gone() -> None:
             assert not await controller.controller._is_gone(id)
             assert not controller.controller.image.brokers[id].fenced
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    run(scenario)

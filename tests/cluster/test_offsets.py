@@ -1,9 +1,8 @@
 """What offsets a new leader tells: none that could be behind what its predecessor has shown."""
 
-import asyncio
 from typing import Any
 
-from cluster import Cluster, until
+from cluster import Cluster, run, until
 
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -50,4 +49,4 @@ def test_a_new_leader_does_not_tell_a_watermark_that_may_be_old() -> None:
             await until(lambda: cluster.replica(second, "t").log.high_watermark == 2, "they have told")
             assert await offset(cluster, LATEST, node=second) == 2
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    run(scenario)

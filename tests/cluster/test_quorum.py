@@ -1,10 +1,9 @@
 """The metadata quorum of real brokers in one process: snapshots, and who is too far behind for the log."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any
 
-from cluster import Cluster, Node, until
+from cluster import Cluster, Node, run, until
 
 from barnabas.consensus.messages import LogEnd, SnapshotPosition, SnapshotVerdict
 from barnabas.errors import ErrorCode
@@ -16,10 +15,6 @@ SNAPSHOTS = {
     "controller_quorum_fetch_snapshot_max_bytes": "1000",
 }
 LOG = "/memory/__cluster_metadata-0"
-
-
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 60))
 
 
 def log_of(node: Node) -> Any:

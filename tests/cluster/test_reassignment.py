@@ -1,10 +1,8 @@
 """Replicas that move: they catch up, take over, and leave nothing behind where they were."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from functools import partial
 
-from cluster import Cluster, until
+from cluster import Cluster, run, until
 
 from barnabas.config.broker import BrokerConfig
 from barnabas.errors import ErrorCode
@@ -20,10 +18,6 @@ from barnabas.protocol.messages.create_partitions import (
 )
 from barnabas.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-
-
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 60))
 
 
 async def create(cluster: Cluster, *replicas: list[int], node: int = 1) -> ErrorCode:
@@ -162,4 +156,4 @@ def test_a_throttled_reassignment_takes_its_time_until_the_throttle_is_lifted() 
             await until(lambda: cluster.state("t").replicas == (3, 2), "it is done")
 
     for side in ("leader", "follower"):
-        asyncio.run(asyncio.wait_for(scenario(side), 60))
+        run(partial(scenario, side))

@@ -1,19 +1,13 @@
 """Three brokers in one process: what one is given, all have, whoever comes and goes."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
 
-from cluster import Cluster, until
+from cluster import Cluster, run, until
 
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.record_batch import Record, decode_records, encode_batch
-
-
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 60))
 
 
 def test_what_is_acknowledged_is_on_every_broker() -> None:

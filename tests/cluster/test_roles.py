@@ -1,11 +1,9 @@
 """Nodes of other kinds than both in one: brokers that join and leave, controllers that serve no clients."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pytest
-from cluster import Cluster, Node, free_ports, until
+from cluster import Cluster, Node, free_ports, run, until
 
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.alter_partition_reassignments import (
@@ -25,10 +23,6 @@ from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
 DESCRIBE_QUORUM = DescribeQuorumRequest(
     topics=[RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])]
 )
-
-
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 60))
 
 
 async def reassign(node: Node, topic: str, *replicas: int) -> None:

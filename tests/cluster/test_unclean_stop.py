@@ -1,8 +1,6 @@
 """A broker that did not end in good order may lack what it had acknowledged, and is treated accordingly (KIP-966)."""
 
-import asyncio
-
-from cluster import Cluster, until
+from cluster import Cluster, run, until
 
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
@@ -27,7 +25,7 @@ def test_the_only_replica_leads_again_and_it_is_known_whether_it_may_lack_someth
             assert cluster.state("t").leader_recovery_state == RECOVERING
             assert await cluster.values("t") == [b"a"]
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    run(scenario)
 
 
 async def with_replicas_on(cluster: Cluster, *replicas: int, min_insync_replicas: str) -> None:
@@ -68,4 +66,4 @@ def test_who_stopped_cleanly_stays_eligible_and_who_did_not_does_not() -> None:
                 assert (registered >= 0) == is_clean, told
                 await until(lambda: cluster.state("t").eligible_leader_replicas == (), "there are enough again")
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    run(scenario)

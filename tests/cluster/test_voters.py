@@ -1,11 +1,11 @@
 """Voters that stand in the metadata log: a quorum of one grows, its leader is voted out, a voter moves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from cluster import Node, free_ports, until
+from cluster import Node, free_ports, run, until
 
 from barnabas.client.connection import ClientConnection
 from barnabas.errors import ErrorCode
@@ -24,10 +24,6 @@ DESCRIBE_QUORUM = DescribeQuorumRequest(
     topics=[RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])]
 )
 NOBODY = bytes(range(16))
-
-
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 60))
 
 
 class Quorum:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from barnabas.client.connection import ClientConnection
@@ -32,6 +32,7 @@ from barnabas.server.broker import Broker
 from barnabas.server.partition import Partition
 
 WAIT_SECONDS_MAX = 20.0
+SCENARIO_SECONDS_MAX = 60.0
 PRODUCE_VERSION = 12
 FETCH_VERSION = 12
 REQUEST_MS_MAX = 10_000
@@ -44,6 +45,10 @@ def free_ports(count: int) -> list[int]:
     for each in sockets:
         each.close()
     return ports
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), SCENARIO_SECONDS_MAX))
 
 
 async def until(condition: Callable[[], Any], what: str) -> Any:

@@ -6,7 +6,8 @@ from random import SystemRandom
 from typing import TypeVar
 
 from barnabas.runtime.interfaces import Disk, Runtime
-from barnabas.runtime.system.background import SystemBackground
+from barnabas.runtime.slices import SlicedBackground
+from barnabas.runtime.system.background import in_process
 from barnabas.runtime.system.clock import SystemClock
 from barnabas.runtime.system.disk import SystemDisk
 from barnabas.runtime.system.network import SystemNetwork
@@ -21,12 +22,11 @@ def system_runtime(loop: asyncio.AbstractEventLoop, disk: Disk | None = None) ->
         return loop.run_in_executor(None, function)
 
     clock = SystemClock(loop)
-    disk = SystemDisk() if disk is None else disk
     return Runtime(
         clock=clock,
-        disk=disk,
+        disk=SystemDisk() if disk is None else disk,
         network=SystemNetwork(loop),
         random=SystemRandom(),
         offload=offload,
-        background=SystemBackground(disk, clock),
+        background=in_process if disk is None else SlicedBackground(disk, clock),
     )

@@ -1,4 +1,4 @@
-"""Work of the processor beside the event loop: in a process of its own, or in slices where the disk is in memory.
+"""Work of the processor beside the event loop, in a process of its own.
 
 docs/decisions/0004-compaction-in-a-process.md has the figures. Always holds: when the iterator is closed the process is
 gone. Does not know: what the work is; it must be a function that another process can import, of something to pickle.
@@ -9,9 +9,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import TypeVar
 
-from barnabas.runtime.interfaces import Clock, Disk
-from barnabas.runtime.slices import in_slices
-from barnabas.runtime.system.disk import SystemDisk
+from barnabas.runtime.interfaces import Disk
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -21,25 +19,8 @@ class WorkerLost(OSError):
     """The process ended before its work did: somebody killed it, or there was no memory for it."""
 
 
-class SystemBackground:
-    def __init__(self, disk: Disk, clock: Clock) -> None:
-        self._disk = disk
-        self._clock = clock
-
-    def __call__(
-        self,
-        work: Callable[[Disk, A], Iterator[T | int]],
-        argument: A,
-        *,
-        bytes_per_second: float,
-    ) -> AsyncGenerator[T, None]:
-        if not isinstance(self._disk, SystemDisk):
-            return in_slices(work, argument, self._disk, self._clock, bytes_per_second)
-        return in_process(work, argument, bytes_per_second)
-
-
 async def in_process(
-    work: Callable[[Disk, A], Iterator[T | int]], argument: A, bytes_per_second: float
+    work: Callable[[Disk, A], Iterator[T | int]], argument: A, *, bytes_per_second: float
 ) -> AsyncGenerator[T, None]:
     import pickle  # on first use: a broker that compacts nothing needs neither
 
