@@ -29,8 +29,9 @@ class OffsetMap:
 
     def __init__(self, size_bytes: int, load_factor: float, keys_expected_max: int) -> None:
         """No larger than `keys_expected_max` keys need, which spares small logs the whole buffer."""
-        slots = min(size_bytes // SLOT_BYTES, int((keys_expected_max + 1) / load_factor) + 2)
-        self._slots = _prime_at_most(slots)
+        self._slots = _prime_at_least(int((keys_expected_max + 1) / load_factor) + 2)
+        if self._slots * SLOT_BYTES > size_bytes:
+            self._slots = _prime_at_most(size_bytes // SLOT_BYTES)
         self._table = memoryview(bytearray(self._slots * SLOT_BYTES)).cast("Q")
         self.keys_max = min(int(self._slots * load_factor), self._slots - 1)
         self.size = 0
@@ -86,9 +87,19 @@ class OffsetMap:
                 return slot * _WORDS
 
 
+def _prime_at_least(number: int) -> int:
+    while not _is_prime(number):
+        number += 1
+    return number
+
+
 def _prime_at_most(number: int) -> int:
     if number < 3:
         raise OffsetMapFull(f"room for {number} keys")
-    while any(number % divisor == 0 for divisor in range(2, int(number**0.5) + 1)):
+    while not _is_prime(number):
         number -= 1
     return number
+
+
+def _is_prime(number: int) -> bool:
+    return all(number % divisor for divisor in range(2, int(number**0.5) + 1))
