@@ -1,8 +1,7 @@
 """The groups' offsets are compacted all the time while nodes crash and the network fails: no commit is forgotten."""
 
-from random import SystemRandom
-
 import pytest
+from fresh_seeds import fresh_seed
 
 from barnabas.log.segment_swap import SegmentSwap
 from barnabas.simulation import run
@@ -22,8 +21,8 @@ def test_a_fresh_seed_with_eager_compaction(monkeypatch: pytest.MonkeyPatch) -> 
         return swapped[-1]
 
     monkeypatch.setattr(SegmentSwap, "replace", counted)
-    for nodes in (3, 3, 1):
-        seed = SystemRandom().randrange(1 << 32)
+    for number, nodes in enumerate((3, 3, 1)):
+        seed = fresh_seed(f"compaction {number}")
         result = run_seed(seed, Options(nodes=nodes, seconds=SECONDS))
         assert result.failure is None, (
             f"seed {seed}, {nodes} nodes: {result.failure.kind}: {result.failure.message}\n{result.failure.details}"

@@ -1,11 +1,11 @@
-"""The simulation itself: fresh seeds every time, one seed one run, and planted bugs that must be found."""
+"""The simulation itself: fresh seeds for every change, one seed one run, and planted bugs that must be found."""
 
 import os
 import subprocess
 import sys
-from random import SystemRandom
 
 import pytest
+from fresh_seeds import fresh_seed
 
 from barnabas.simulation.run import Options, run_seed
 
@@ -14,10 +14,10 @@ OPTIONS = Options(nodes=3, seconds=SECONDS)
 SEED = 2026
 
 
-@pytest.mark.parametrize("nodes", [*[3] * 20, *[1] * 4])
-def test_a_fresh_seed(nodes: int) -> None:
-    """Each time another one: what fails here is printed with the command that repeats it."""
-    seed = SystemRandom().randrange(1 << 32)
+@pytest.mark.parametrize(("nodes", "number"), [*((3, n) for n in range(20)), *((1, n) for n in range(4))])
+def test_a_fresh_seed(nodes: int, number: int) -> None:
+    """What fails here is printed with the command that repeats it."""
+    seed = fresh_seed(f"{nodes} nodes {number}")
     result = run_seed(seed, Options(nodes=nodes, seconds=SECONDS))
     assert result.failure is None, (
         f"{result.failure.kind}: {result.failure.message}\n{result.failure.details}\n"
