@@ -7,6 +7,7 @@ nothing is estimated.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from apache_kafka import ApacheKafka, ApacheKafkaCluster, is_answering, run_tool
 from broker_process import BrokerProcess, peak_bytes
@@ -26,6 +28,7 @@ LIBRDKAFKA = Path(__file__).resolve().parent / "librdkafka.py"
 PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 LATENCY = "org.apache.kafka.tools.EndToEndLatency"
 TOOL_SECONDS_MAX = 600.0
+READS = 3  # of the same topic, in each round
 IDLE_SECONDS = 3.0  # after the first answer, before idle memory is read: what was started has settled by then
 Broker = BrokerProcess | ApacheKafka | ApacheKafkaCluster
 Figures = dict[str, float]
@@ -151,15 +154,21 @@ class Load:
                 continue
             topic = f"librdkafka-{value_bytes}"
             self.create_topic(topic, PARTITIONS)
-            for action in ("produce", "consume"):
-                self._say(f"librdkafka {action} {value_bytes} B")
-                command = [sys.executable, LIBRDKAFKA, action, self._address, topic, str(records), str(value_bytes)]
-                done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS_MAX)
-                if done.returncode != 0:
-                    raise RuntimeError(f"{action} against {self._address}: {done.stderr}")
-                seconds = json.loads(done.stdout)["seconds"]
-                scale = 1.0 if value_bytes == 100 else value_bytes / 1e6
-                self.figures[f"{action}_{value_bytes}"] = records / seconds * scale
+            scale = 1.0 if value_bytes == 100 else value_bytes / 1e6
+            seconds = self.librdkafka("produce", topic, records, value_bytes)
+            self.figures[f"produce_{value_bytes}"] = records / seconds * scale
+            os.sync()  # else who produced faster is read while more of it is still being written to the disk
+            seconds = median(self.librdkafka("consume", topic, records, value_bytes) for _ in range(READS))
+            self.figures[f"consume_{value_bytes}"] = records / seconds * scale
+
+    def librdkafka(self, action: str, topic: str, records: int, value_bytes: int) -> float:
+        """Seconds."""
+        self._say(f"librdkafka {action} {value_bytes} B")
+        command = [sys.executable, LIBRDKAFKA, action, self._address, topic, str(records), str(value_bytes)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_SECONDS_MAX)
+        if done.returncode != 0:
+            raise RuntimeError(f"{action} against {self._address}: {done.stderr}")
+        return float(json.loads(done.stdout)["seconds"])
 
     def measure_java(self) -> None:
         batched = ["linger.ms=5", "batch.size=65536"]
