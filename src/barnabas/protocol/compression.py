@@ -13,6 +13,7 @@ Does not know: records or batches.
 """
 
 import zlib
+from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct, error
 from typing import TYPE_CHECKING
@@ -88,9 +89,11 @@ def decompress(codec: Codec, data: Buffer, size_max: int) -> bytes:
     if codec == Codec.SNAPPY:
         return _decompress_snappy(memoryview(data), size_max)
     if codec == Codec.LZ4:
-        return _decompress_bounded("lz4", data, _lz4_bound(memoryview(data)), size_max)
+        bound = _unpacked_bound(memoryview(data), "lz4", LZ4_MAGIC, _lz4_frame)
+        return _decompress_bounded("lz4", data, bound, size_max)
     if codec == Codec.ZSTD:
-        return _decompress_bounded("zstd", data, _zstd_bound(memoryview(data)), size_max)
+        bound = _unpacked_bound(memoryview(data), "zstd", ZSTD_MAGIC, _zstd_frame)
+        return _decompress_bounded("zstd", data, bound, size_max)
     assert codec == Codec.NONE
     if len(data) > size_max:
         raise DecompressionError(f"{len(data)} bytes where at most {size_max} are allowed")
@@ -215,30 +218,24 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     return bytes(out)
 
 
-def _skippable_frame_end(data: memoryview, position: int, magic: int) -> int | None:
-    """LZ4 and Zstandard share the frames that carry somebody's notes; None where this is not one."""
-    if magic & 0xFFFF_FFF0 != 0x184D2A50:
-        return None
-    return position + 8 + int(_UINT32_LE.unpack_from(data, position + 4)[0])
-
-
-def _lz4_bound(data: memoryview) -> int:
-    """At most how many bytes these LZ4 frames unpack to, from the headers of their blocks alone."""
+def _unpacked_bound(
+    data: memoryview, name: str, frame_magic: int, read_frame: Callable[[memoryview, int], tuple[int, int]]
+) -> int:
+    """At most how many bytes these LZ4 or Zstandard frames unpack to, from the headers of their blocks alone."""
     bound = 0
     position = 0
     try:
         while position < len(data):
             (magic,) = _UINT32_LE.unpack_from(data, position)
-            skipped = _skippable_frame_end(data, position, magic)
-            if skipped is not None:
-                position = skipped
+            if magic & 0xFFFF_FFF0 == 0x184D2A50:  # a frame of either that carries somebody's notes
+                position += 8 + int(_UINT32_LE.unpack_from(data, position + 4)[0])
                 continue
-            if magic != LZ4_MAGIC:
-                raise DecompressionError("lz4: no frame here")
-            position, frame_bound = _lz4_frame(data, position)
+            if magic != frame_magic:
+                raise DecompressionError(f"{name}: no frame here")
+            position, frame_bound = read_frame(data, position)
             bound += frame_bound
     except (error, IndexError):
-        raise DecompressionError("lz4: the data ends within a header") from None
+        raise DecompressionError(f"{name}: the data ends within a header") from None
     return bound
 
 
@@ -260,26 +257,6 @@ def _lz4_frame(data: memoryview, position: int) -> tuple[int, int]:
         stored = size & ~LZ4_UNCOMPRESSED_BIT
         bound += stored if size & LZ4_UNCOMPRESSED_BIT else block_bytes_max
         position += stored + (4 if has_block_checksum else 0)
-
-
-def _zstd_bound(data: memoryview) -> int:
-    """At most how many bytes these Zstandard frames unpack to, from the headers of their blocks alone."""
-    bound = 0
-    position = 0
-    try:
-        while position < len(data):
-            (magic,) = _UINT32_LE.unpack_from(data, position)
-            skipped = _skippable_frame_end(data, position, magic)
-            if skipped is not None:
-                position = skipped
-                continue
-            if magic != ZSTD_MAGIC:
-                raise DecompressionError("zstd: no frame here")
-            position, frame_bound = _zstd_frame(data, position)
-            bound += frame_bound
-    except (error, IndexError):
-        raise DecompressionError("zstd: the data ends within a header") from None
-    return bound
 
 
 def _zstd_frame(data: memoryview, position: int) -> tuple[int, int]:
