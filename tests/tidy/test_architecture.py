@@ -51,7 +51,8 @@ def unused() -> set[str]:
     ours = [each for each in OURS if tracked is None or REPOSITORY / each.path in tracked]
     for_tests = [each for each in ours if each.name.startswith(("barnabas.simulation", "barnabas.testing"))]
     the_rest = [each for each in ours if each not in for_tests]
-    complaints = architecture.dead_modules(the_rest, [*OURS, *users("tools", "benchmarks")], entry_points())
+    others = [*users("tools", "benchmarks"), *modules_under(SOURCE / "pyspark_barnabas", SOURCE)]
+    complaints = architecture.dead_modules(the_rest, [*OURS, *others], entry_points())
     complaints += architecture.dead_modules(for_tests, [*OURS, *users("tests")], ())
     return {complaint.rpartition(" ")[2] for complaint in complaints}
 

@@ -26,8 +26,13 @@ PURE = frozenset(
 IMPURE_MODULES = frozenset({"asyncio", "concurrent", "contextvars", "queue", "sched", "uvloop"})
 
 THE_WORLD = f"{PACKAGE}.runtime.system"
-# The command line is a program: it may read files and set up the real world. Nothing below it may.
-MAY_TOUCH_THE_WORLD = (THE_WORLD, f"{PACKAGE}.cli", f"{PACKAGE}.__main__", f"{PACKAGE}.testing")
+# The command line is a program: it may read files and set up the real world; so may what runs inside Spark's
+# processes. Nothing below them may, but for where a client takes the world that it runs in, and what runs clients in a
+# thread.
+MAY_TOUCH_THE_WORLD = (
+    THE_WORLD,
+    *(f"{PACKAGE}.{name}" for name in ("cli", "spark", "__main__", "testing", "client.world", "client.synchronous")),
+)
 WORLDLY_MODULES = frozenset(
     [
         "time",

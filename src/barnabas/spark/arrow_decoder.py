@@ -1,0 +1,276 @@
+"""Record batches as they lie in segments and fetch answers → Arrow record batches, without Python for single records.
+
+Batches are collected up to a limit of bytes and records, unpacked into one buffer (bytes that are not compressed are
+used where they lie), and decoded together. Control batches never become rows; under read_committed neither do batches
+of aborted transactions, which the caller names as Kafka's fetch answers do.
+Always holds: a batch whose CRC differs, or that is malformed, raises InvalidRecordBatch; rows are in the order of the
+log, within the offsets asked for; memory is bounded by the limits here and the largest batch. A timestamp beyond what
+microseconds can say becomes the last that they can. Does not know: files, brokers, partitions' ends.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from barnabas.protocol.checksum import Buffer
+from barnabas.protocol.control_records import ControlRecordKind, decode_control_key
+from barnabas.protocol.record_batch import (
+    HEADER_BYTES,
+    RECORDS_BYTES_MAX,
+    BatchHeader,
+    InvalidRecordBatch,
+    crc_matches,
+    decode_records,
+    read_header,
+    unpacked_records,
+)
+from barnabas.spark import schema
+from barnabas.spark.binary_columns import binary_array
+from barnabas.spark.record_headers import decode_headers
+from barnabas.spark.record_places import Bytes, Int64s, Piece, Places, find_records, malformed, read_varints
+from barnabas.types import Offset, ProducerId
+
+ROWS_MAX = 50_000  # of one Arrow batch; Spark takes 10 to 50 thousand equally well
+UNPACKED_BYTES_MAX = 8 << 20  # collected before they are decoded; one batch may be larger
+TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
+
+
+class AbortedTransaction(NamedTuple):
+    """Records of this producer from this offset on, up to its next marker, count as never written."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+
+
+class RecordDecoder:
+    """Decodes the bytes of one partition, piece by piece."""
+
+    def __init__(
+        self, *, topic: str, partition: int, columns: Sequence[str], size_max: int = RECORDS_BYTES_MAX
+    ) -> None:
+        self.next_offset: Offset = 0  # behind the last batch that was seen, whether it became rows or not
+        self.position = 0  # behind the last whole batch of the bytes given last
+        self._topic = topic
+        self._partition = partition
+        self._columns = tuple(columns)
+        self._schema = schema.arrow_schema(columns)
+        self._size_max = size_max
+        self._constants: dict[str, pa.Array] = {}  # columns that say the same in each row; cut to length at use
+
+    def decode(
+        self,
+        data: Buffer,
+        *,
+        first_offset: Offset,
+        end_offset: Offset,
+        aborted: Iterable[AbortedTransaction] = (),
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows with `first_offset <= offset < end_offset`. A batch that is cut short at the end is left out.
+
+        `aborted` is empty where uncommitted records are wanted as well.
+        """
+        whole = data if isinstance(data, bytes) else bytes(data)
+        view = memoryview(whole)
+        filter_ = _AbortedFilter(aborted)
+        self.position = 0
+        self.next_offset = first_offset
+        group: list[tuple[int, BatchHeader]] = []
+        unpacked_bytes = rows = 0
+        for position, header in _whole_batches(view):
+            if header.base_offset >= end_offset:
+                break
+            self.position = position + header.size_bytes
+            if not crc_matches(view, position, header):
+                raise malformed(header, "the checksum differs from the batch")
+            hidden = filter_.hides(view, position, header)
+            self.next_offset = max(self.next_offset, min(header.next_offset, end_offset))
+            if hidden or header.next_offset <= first_offset or header.record_count == 0:
+                continue
+            group.append((position, header))
+            # What a compressed batch unpacks to is not known yet; that its records are at least so large is.
+            unpacked_bytes += header.size_bytes * (4 if header.codec else 1)
+            rows += header.record_count
+            if unpacked_bytes >= UNPACKED_BYTES_MAX or rows >= ROWS_MAX:
+                yield from self._rows(whole, view, group, first_offset, end_offset)
+                group, unpacked_bytes, rows = [], 0, 0
+        if group:
+            yield from self._rows(whole, view, group, first_offset, end_offset)
+
+    def _rows(
+        self,
+        whole: bytes,
+        view: memoryview,
+        group: list[tuple[int, BatchHeader]],
+        first_offset: Offset,
+        end_offset: Offset,
+    ) -> Iterator[pa.RecordBatch]:
+        data, pieces = _unpacked(whole, view, group, self._size_max)
+        shown = np.frombuffer(data, np.uint8)
+        places = find_records(data, shown, pieces)
+        numbers = _numbers(pieces, places)
+        fields = _Fields(shown, places, numbers, data)
+        row_count = len(places.bodies)
+        keep = (fields.offsets >= first_offset) & (fields.offsets < end_offset)
+        found = pa.RecordBatch.from_arrays(
+            [self._column(name, fields, row_count) for name in self._columns], schema=self._schema
+        )
+        if not keep.all():
+            kept = np.flatnonzero(keep)
+            if not len(kept):
+                return
+            if kept[-1] - kept[0] + 1 == len(kept):
+                found = found.slice(int(kept[0]), len(kept))
+            else:
+                found = found.take(pa.array(kept))
+        for start in range(0, found.num_rows, ROWS_MAX):
+            yield found.slice(start, ROWS_MAX)
+
+    def _column(self, name: str, fields: "_Fields", row_count: int) -> pa.Array:
+        match name:
+            case schema.KEY:
+                return fields.binary(fields.key_positions, fields.key_lengths)
+            case schema.VALUE:
+                return fields.binary(fields.value_positions, fields.value_lengths)
+            case schema.OFFSET:
+                return pa.array(fields.offsets)
+            case schema.TIMESTAMP:
+                return fields.timestamps()
+            case schema.TIMESTAMP_TYPE:
+                return pa.array(fields.timestamp_types())
+            case schema.HEADERS:
+                return fields.headers()
+            case _:
+                return self._constant(name, row_count)
+
+    def _constant(self, name: str, row_count: int) -> pa.Array:
+        kept = self._constants.get(name)
+        if kept is None or len(kept) < row_count:
+            value = self._topic if name == schema.TOPIC else self._partition
+            kept = pa.repeat(pa.scalar(value, schema.ARROW_TYPES[name]), row_count)
+            self._constants[name] = kept
+        return kept.slice(0, row_count)
+
+
+def _whole_batches(view: memoryview) -> Iterator[tuple[int, BatchHeader]]:
+    position, limit = 0, len(view)
+    while position + HEADER_BYTES <= limit:
+        header = read_header(view, position)
+        if header.size_bytes > limit - position:
+            return
+        yield position, header
+        position += header.size_bytes
+
+
+def _unpacked(
+    whole: bytes, view: memoryview, group: list[tuple[int, BatchHeader]], size_max: int
+) -> tuple[bytes, list[Piece]]:
+    """One buffer that holds the records of all these batches, and where each batch's lie."""
+    if not any(header.codec for _, header in group):
+        return whole, [Piece(header, at + HEADER_BYTES, at + header.size_bytes) for at, header in group]
+    parts: list[bytes] = []
+    pieces: list[Piece] = []
+    size = 0
+    for position, header in group:
+        parts.append(unpacked_records(view, position, header, size_max))
+        pieces.append(Piece(header, size, size + len(parts[-1])))
+        size += len(parts[-1])
+    return b"".join(parts), pieces
+
+
+class _AbortedFilter:
+    """Which batches of a fetch answer are none of a reader's business. Batches must come in order."""
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._ahead = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+        self._open: set[ProducerId] = set()
+
+    def hides(self, view: memoryview, position: int, header: BatchHeader) -> bool:
+        while self._ahead and self._ahead[-1].first_offset <= header.last_offset:
+            self._open.add(self._ahead.pop().producer_id)
+        if header.is_control:
+            if header.producer_id in self._open and _is_abort(view, position):
+                self._open.discard(header.producer_id)
+            return True
+        return header.is_transactional and header.producer_id in self._open
+
+
+def _is_abort(view: memoryview, position: int) -> bool:
+    records = decode_records(view, position)
+    return bool(records) and decode_control_key(records[0].key) is ControlRecordKind.ABORT
+
+
+class _BatchNumbers(NamedTuple):
+    """What the headers say, one entry for each batch."""
+
+    base_offsets: Int64s
+    base_timestamps_ms: Int64s
+    max_timestamps_ms: Int64s
+    append_time: npt.NDArray[np.bool_]
+
+
+def _numbers(pieces: Sequence[Piece], places: Places) -> _BatchNumbers:
+    headers = [piece.header for piece in pieces]
+    return _BatchNumbers(
+        np.array([header.base_offset for header in headers], np.int64),
+        np.array([header.base_timestamp_ms for header in headers], np.int64),
+        np.array([header.max_timestamp_ms for header in headers], np.int64),
+        np.array([header.is_log_append_time for header in headers], np.bool_),
+    )
+
+
+class _Fields:
+    """The fields of all records of some batches, as arrays; the bytes of keys and values as their places."""
+
+    def __init__(self, view: Bytes, places: Places, numbers: _BatchNumbers, data: bytes) -> None:
+        self._view = view
+        self._data = data
+        self._places = places
+        self._numbers = numbers
+        self._timestamp_deltas, position = read_varints(view, places.bodies + 1)
+        offset_deltas, position = read_varints(view, position)
+        self.offsets: Int64s = numbers.base_offsets[places.pieces] + offset_deltas
+        self.key_lengths, self.key_positions = read_varints(view, position)
+        self._check(self.key_lengths, self.key_positions)
+        self.value_lengths, self.value_positions = read_varints(
+            view, self.key_positions + np.maximum(self.key_lengths, 0)
+        )
+        self._check(self.value_lengths, self.value_positions)
+        counts, position = read_varints(view, self.value_positions + np.maximum(self.value_lengths, 0))
+        self._header_counts, self._header_positions = counts, position
+        self._headers: pa.Array | None = None
+        if counts.any():
+            self._headers = decode_headers(data, view, counts, position, places.ends)
+        else:
+            self._require(position == places.ends, "a record does not end where its length says")
+
+    def _check(self, lengths: Int64s, positions: Int64s) -> None:
+        self._require(
+            (lengths >= -1) & (lengths <= self._places.ends - positions), "a field that its record cannot hold"
+        )
+
+    def _require(self, fine: npt.NDArray[np.bool_], problem: str) -> None:
+        if not fine.all():
+            number = int(fine.argmin())
+            raise InvalidRecordBatch(f"{problem} (the record at offset {int(self.offsets[number])})")
+
+    def timestamps(self) -> pa.Array:
+        numbers, pieces = self._numbers, self._places.pieces
+        found = numbers.base_timestamps_ms[pieces] + self._timestamp_deltas
+        if numbers.append_time.any():
+            found = np.where(numbers.append_time[pieces], numbers.max_timestamps_ms[pieces], found)
+        micros = np.clip(found, -TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX) * 1000
+        return pa.array(micros).view(schema.ARROW_TYPES[schema.TIMESTAMP])
+
+    def timestamp_types(self) -> npt.NDArray[np.int32]:
+        return self._numbers.append_time.astype(np.int32)[self._places.pieces]
+
+    def binary(self, positions: Int64s, lengths: Int64s) -> pa.Array:
+        return binary_array(self._data, positions, lengths)
+
+    def headers(self) -> pa.Array:
+        if self._headers is None:
+            return pa.nulls(len(self._header_counts), schema.HEADERS_TYPE)
+        return self._headers

@@ -1,0 +1,35 @@
+"""Arrow's binary columns out of places in a buffer.
+
+An array whose offsets alternate between a field and the gap behind it lies over the raw buffer; taking its even
+entries copies each field once, in C. Fields must come in the order of the buffer, which those of a log do.
+Always holds: a length of -1 is null. Does not know: what the bytes are.
+"""
+
+import numpy as np
+import pyarrow as pa
+
+from barnabas.spark.record_places import Int64s
+
+
+def binary_array(data: bytes, positions: Int64s, lengths: Int64s) -> pa.Array:
+    """One entry for each position, in ascending order; null where its length is -1."""
+    count = len(positions)
+    is_null = lengths < 0
+    nulls = int(np.count_nonzero(is_null))
+    if nulls == count:
+        return pa.nulls(count, pa.binary())
+    ends = positions + lengths
+    if nulls:
+        ends += is_null  # as if they had no bytes
+    bounds = np.empty(2 * count, np.int32)
+    bounds[0::2] = positions
+    bounds[1::2] = ends
+    fields_and_gaps = pa.Array.from_buffers(
+        pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)], null_count=0
+    )
+    found = fields_and_gaps.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+    if not nulls:
+        return found
+    valid = pa.py_buffer(np.packbits(~is_null, bitorder="little"))
+    _, offsets, values = found.buffers()
+    return pa.Array.from_buffers(pa.binary(), count, [valid, offsets, values], null_count=nulls)
