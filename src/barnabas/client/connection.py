@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from barnabas.client.errors import KafkaError
+from barnabas.errors import ErrorCode
 from barnabas.protocol import apis
 from barnabas.protocol.framing import (
     SIZE_BYTES,
@@ -23,10 +25,19 @@ from barnabas.runtime.interfaces import Clock, Socket, Timer
 
 RESPONSE_BYTES_MAX = 1 << 30  # a fetch may be this large; beyond it the length is taken for garbage
 CORRELATION_ID_MAX = (1 << 31) - 1
+_UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
-class ConnectionLost(Exception):
+class ConnectionLost(KafkaError):
     """The connection ended before the answer came: the request may have been carried out or not."""
+
+    def __init__(self, message: str) -> None:
+        Exception.__init__(self, message)
+        self.code = ErrorCode.NETWORK_EXCEPTION
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class RequestTimedOut(ConnectionLost):
@@ -139,6 +150,8 @@ class ClientConnection:
             response, _end = apis.response_class(api_key).decode(frame, position, version)
             self._hand_over(response, handle, answer)
             return
+        if api_key == apis.ApiKey.API_VERSIONS and frame[position : position + 2] == _UNSUPPORTED_VERSION:
+            version = 0  # a broker that does not know the version asked for answers with its oldest (KIP-511)
         # The frame's buffer belongs to the reader, and whoever awaits runs later: the records need a copy of their own.
         response, _end = apis.response_class(api_key).decode(memoryview(bytearray(frame)), position, version)
         if not answer.done():

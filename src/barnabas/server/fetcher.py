@@ -20,6 +20,7 @@ from itertools import count
 from typing import Any
 
 from barnabas.client.connection import ClientConnection, ConnectionLost
+from barnabas.client.peer import Peer
 from barnabas.config.broker import BrokerConfig
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.fetch import (
@@ -36,7 +37,7 @@ from barnabas.replication.follower import Action, EpochEnd, next_step
 from barnabas.replication.throttle import Throttle
 from barnabas.runtime.interfaces import Clock, Timer
 from barnabas.server.partition import Partition
-from barnabas.server.peers import Peer, Peers
+from barnabas.server.peers import Peers
 from barnabas.types import BrokerId, LeaderEpoch, Uuid
 
 logger = logging.getLogger(__name__)

@@ -9,6 +9,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from typing import Any
 
 from barnabas.runtime.interfaces import Address, Buffer, File
 
@@ -133,8 +134,16 @@ class SystemNetwork:
         return SystemListener(self._loop, listening)
 
     async def connect(self, host: str, port: int) -> SystemSocket:
+        """To the first address of the name that takes the connection: `localhost` is often two."""
         found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _name, address = found[0]
+        for each in found[:-1]:
+            try:
+                return await self._connect(*each)
+            except OSError as error:
+                logger.debug("cannot connect to %s at %s: %s", host, each[4], error)
+        return await self._connect(*found[-1])
+
+    async def _connect(self, family: int, kind: int, protocol: int, _name: str, address: Any) -> SystemSocket:
         connecting = socket.socket(family, kind, protocol)
         connecting.setblocking(False)
         try:

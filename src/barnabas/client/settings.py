@@ -1,0 +1,243 @@
+"""The settings of clients: Kafka's names, with underscores for dots, as keyword arguments.
+
+    ProducerConfig(bootstrap_servers="localhost:9092", linger_ms=5, acks="all")
+
+Always holds: a name that no setting has fails with the closest one that there is; a value of the wrong type or out of
+range fails with what is allowed. Text is read as in a properties file, so that values may come from there as well.
+Does not know: what a setting does; its help says it.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from barnabas.config.setting import Config, Notation, Setting, ValueType, boolean, integer, long, names, string
+from barnabas.config.validation import ConfigError, at_least, between, one_of
+from barnabas.runtime.interfaces import Address
+
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
+DEFAULT_PORT = 9092
+
+_NAMES_AND_TYPES: dict[ValueType, tuple[str, tuple[type, ...]]] = {
+    ValueType.BOOLEAN: ("True or False", (bool,)),
+    ValueType.STRING: ("text", (str,)),
+    ValueType.INT: ("a whole number", (int,)),
+    ValueType.SHORT: ("a whole number", (int,)),
+    ValueType.LONG: ("a whole number", (int,)),
+    ValueType.DOUBLE: ("a number", (int, float)),
+    ValueType.LIST: ("a list of texts, or one text with commas", (list, tuple)),
+    ValueType.CLASS: ("text", (str,)),
+    ValueType.PASSWORD: ("text", (str,)),
+}
+
+
+class ClientConfig(Config):
+    """What all clients share."""
+
+    NUMBERS_TOO: tuple[str, ...] = ()  # settings whose text may be given as a number
+
+    bootstrap_servers: tuple[Address, ...] = names(
+        "bootstrap.servers",
+        (),
+        notation=Notation(
+            lambda parts: addresses(parts), lambda found: ",".join(f"{host}:{port}" for host, port in found)
+        ),
+        help="Brokers to ask for the rest of the cluster, as host:port; one that answers is enough.",
+    )
+    client_id: str = string("client.id", "barnabas", help="What brokers call this client in their logs and quotas.")
+    request_timeout_ms: int = integer(
+        "request.timeout.ms", 30_000, at_least(1), help="How long to wait for the answer to one request."
+    )
+    retry_backoff_ms: int = long(
+        "retry.backoff.ms", 100, at_least(0), help="Pause before a failed request is tried again; it doubles each time."
+    )
+    retry_backoff_max_ms: int = long(
+        "retry.backoff.max.ms", 1000, at_least(0), help="Longest pause before a failed request is tried again."
+    )
+    reconnect_backoff_ms: int = long(
+        "reconnect.backoff.ms", 50, at_least(0), help="Pause before a broken connection is made again; it doubles."
+    )
+    reconnect_backoff_max_ms: int = long(
+        "reconnect.backoff.max.ms", 1000, at_least(0), help="Longest pause before a connection is made again."
+    )
+    socket_connection_setup_timeout_ms: int = long(
+        "socket.connection.setup.timeout.ms", 10_000, at_least(1), help="How long to wait for one connection."
+    )
+    metadata_max_age_ms: int = long(
+        "metadata.max.age.ms", 300_000, at_least(1), help="After how long metadata is asked for again, unprompted."
+    )
+    metadata_recovery_strategy: str = string(
+        "metadata.recovery.strategy",
+        "rebootstrap",
+        one_of("none", "rebootstrap"),
+        help="Whether the bootstrap servers are asked again when no known broker can be reached.",
+    )
+
+    def __init__(self, **given: Any) -> None:
+        overrides = {}
+        for keyword, value in given.items():
+            setting = self._named(keyword)
+            if value is not None:
+                overrides[setting.name] = self._text(setting, value)
+        self._fill(overrides, lambda setting: setting.default, self._what())
+        if not self.bootstrap_servers:
+            raise ConfigError('bootstrap_servers is missing; name a broker, as in bootstrap_servers="localhost:9092"')
+        self._check()
+
+    @classmethod
+    def accepts(cls, keyword: str) -> bool:
+        return keyword.replace("_", ".") in cls.SETTINGS
+
+    def _check(self) -> None:
+        """What settings demand of each other."""
+
+    @classmethod
+    def _what(cls) -> str:
+        return cls.__name__.removesuffix("Config").lower()
+
+    @classmethod
+    def _named(cls, keyword: str) -> Setting:
+        setting = cls.SETTINGS.get(keyword.replace("_", "."))
+        if setting is not None:
+            return setting
+        from difflib import get_close_matches
+
+        known = [each.attribute for each in cls.SETTINGS.values()]
+        found = get_close_matches(keyword, known, n=1)
+        hint = f"; did you mean {found[0]}?" if found else ""
+        raise ConfigError(f"{keyword} is not a setting of a {cls._what()}{hint}")
+
+    @classmethod
+    def _text(cls, setting: Setting, value: Any) -> str:
+        """As it would stand in a properties file."""
+        if isinstance(value, str):
+            return value
+        words, types = _NAMES_AND_TYPES[setting.type]
+        if setting.name in cls.NUMBERS_TOO and type(value) is int:
+            return str(value)
+        is_right = isinstance(value, types) and (setting.type is ValueType.BOOLEAN or not isinstance(value, bool))
+        if is_right and setting.type is ValueType.LIST:
+            is_right = all(isinstance(part, str) for part in value)
+        if not is_right:
+            shown = "the value" if setting.sensitive else f"{value!r} of type {type(value).__name__}"
+            raise ConfigError(f"{setting.attribute}: {shown} is not allowed; it must be {words}")
+        if setting.type is ValueType.BOOLEAN:
+            return "true" if value else "false"
+        return ",".join(value) if setting.type is ValueType.LIST else str(value)
+
+
+def addresses(parts: Iterable[str]) -> tuple[Address, ...]:
+    """`host:port`, `[::1]:port`, or a host alone. ValueError with words where it is none of these."""
+    return tuple(_address(part) for part in parts if part)
+
+
+def _address(text: str) -> Address:
+    _scheme, _, rest = text.rpartition("://")  # as listeners are written: PLAINTEXT://host:port
+    host, colon, port = rest.rpartition(":")
+    if not colon or rest.endswith("]"):
+        host, port = rest, str(DEFAULT_PORT)
+    host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    if not host or not (port.isascii() and port.isdigit() and 0 < int(port) <= 65535):
+        raise ValueError(f"{text!r} is no host:port")
+    return host, int(port)
+
+
+class AdminConfig(ClientConfig):
+    default_api_timeout_ms: int = integer(
+        "default.api.timeout.ms", 60_000, at_least(1), help="How long a call may take, with all its requests."
+    )
+
+
+def _acks(text: str) -> int:
+    return -1 if text == "all" else int(text)
+
+
+class ProducerConfig(ClientConfig):
+    NUMBERS_TOO = ("acks",)
+
+    # What counts as written
+    acks: int = string(
+        "acks",
+        -1,
+        one_of("all", "-1", "0", "1"),
+        notation=Notation(_acks, lambda acks: "all" if acks == -1 else str(acks)),
+        help="Who must have a record before it counts as written: all in-sync replicas, the leader (1), nobody (0).",
+    )
+    enable_idempotence: bool = boolean(
+        "enable.idempotence", True, help="Whether a record that is sent again is written once and in order."
+    )
+    transactional_id: str | None = string(
+        "transactional.id", None, help="Name under which transactions are made; one running producer has it at a time."
+    )
+    transaction_timeout_ms: int = integer(
+        "transaction.timeout.ms", 60_000, at_least(1), help="After how long the cluster aborts an open transaction."
+    )
+
+    # How long
+    delivery_timeout_ms: int = integer(
+        "delivery.timeout.ms", 120_000, at_least(0), help="How long a record may take from send to its outcome."
+    )
+    max_block_ms: int = long(
+        "max.block.ms", 60_000, at_least(0), help="How long send may wait for metadata and for room in the buffer."
+    )
+    retries: int = integer(
+        "retries", INT_MAX, between(0, INT_MAX), help="How often a batch is sent again within delivery.timeout.ms."
+    )
+
+    # How much
+    batch_size: int = integer(
+        "batch.size", 16_384, at_least(0), help="Bytes of records of one partition that are sent together."
+    )
+    linger_ms: int = long(
+        "linger.ms", 5, at_least(0), help="How long a batch that is not full waits for further records."
+    )
+    buffer_memory: int = long(
+        "buffer.memory",
+        32 << 20,
+        at_least(1),
+        help="Bytes of records that may wait to be sent; beyond that send waits.",
+    )
+    max_request_size: int = integer(
+        "max.request.size", 1 << 20, at_least(1), help="Largest request, and largest record."
+    )
+    max_in_flight_requests_per_connection: int = integer(
+        "max.in.flight.requests.per.connection",
+        5,
+        at_least(1),
+        help="Requests that one broker may have unanswered; at most 5 keep their order when one is sent again.",
+    )
+
+    # How
+    compression_type: str = string(
+        "compression.type", "none", one_of("none", "gzip", "snappy", "lz4", "zstd"), help="How batches are packed."
+    )
+    compression_gzip_level: int = integer("compression.gzip.level", -1, help="1 to 9, or -1 for the default of gzip.")
+    compression_lz4_level: int = integer("compression.lz4.level", 9, between(1, 17), help="1 to 17.")
+    compression_zstd_level: int = integer("compression.zstd.level", 3, between(-131_072, 22), help="Up to 22.")
+
+    def _check(self) -> None:
+        if self.transactional_id is not None and not self.enable_idempotence:
+            raise ConfigError("transactional_id: transactions need enable_idempotence=True")
+        if self.transactional_id is not None or (self.enable_idempotence and "enable.idempotence" in self.overrides):
+            if self.acks != -1:
+                raise ConfigError(f'acks: {self.acks} is not allowed with idempotence; leave it out, or set acks="all"')
+            if self.max_in_flight_requests_per_connection > 5:
+                raise ConfigError("max_in_flight_requests_per_connection: at most 5 are allowed with idempotence")
+            if self.retries == 0:
+                raise ConfigError("retries: 0 is not allowed with idempotence, which is about sending again")
+        least_ms = self.linger_ms + self.request_timeout_ms
+        if self.delivery_timeout_ms < least_ms and "delivery.timeout.ms" in self.overrides:
+            raise ConfigError(
+                f"delivery_timeout_ms: {self.delivery_timeout_ms} is not allowed; "
+                f"it must be at least linger_ms + request_timeout_ms, which is {least_ms}"
+            )
+
+    @property
+    def is_idempotent(self) -> bool:
+        """By default, unless other settings rule it out."""
+        return (
+            self.enable_idempotence
+            and self.acks == -1
+            and self.retries > 0
+            and self.max_in_flight_requests_per_connection <= 5
+        )
