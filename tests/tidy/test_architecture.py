@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from barnabas.cli.main import COMMANDS, SERVING
 from barnabas.server.dispatch import HANDLERS
 from tools.tidy import architecture, repository
 from tools.tidy.source import REPOSITORY, SOURCE, Module, module, modules_under
@@ -38,6 +39,7 @@ def entry_points() -> list[str]:
         "barnabas.__main__",
         *(target.partition(":")[0] for target in scripts.values()),
         *(f"barnabas.server.handlers.{handler}" for handler in HANDLERS.values()),
+        *(f"barnabas.cli.commands.{name}" for name in COMMANDS if name not in SERVING),
     ]
 
 

@@ -1,132 +1,95 @@
-"""The command `barnabas` and its subcommands.
+"""The command `barnabas`: the list of its commands, and the way to each.
 
-Exit codes: 0 done, 1 failed (the message says why), 2 wrong usage.
+Always holds: `--help`, `up` and `broker` need neither typer nor rich, whose import alone would cost a small broker a
+third of its start and memory. All other commands are built on them and are imported by name when they are called.
+What exit codes mean is in `text.Exit`.
 """
 
-import argparse
+import os
 import sys
 from collections.abc import Sequence
 
 from barnabas import __version__
+from barnabas.cli.text import Exit, failed, suggestion
 
 DATA_DIRECTORY = "barnabas-data"
-
-
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
-        prog="barnabas",
-        description="A distributed log that speaks Kafka's wire protocol.",
-        epilog="Every command answers --help.",
-    )
-    top.add_argument("--version", action="version", version=f"barnabas {__version__}")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_up(commands)
-    _add_broker(commands)
-    _add_simulate(commands)
-    return top
-
-
-def _add_up(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    up = commands.add_parser(
-        "up",
-        help="start a broker, or a cluster of them, on this machine",
-        description="Starts a broker, or several that replicate to each other. Prints «ready HOST:PORT[,HOST:PORT...]» "
-        "on standard output once all of them serve; logs go to standard error. SIGTERM or Ctrl-C ends them cleanly.",
-        epilog="examples:\n"
-        "  barnabas up\n"
-        "  barnabas up --memory --port 0\n"
-        "  barnabas up --brokers 3\n"
-        "  barnabas up --data /var/lib/barnabas --config num.partitions=6 --config log.retention.hours=24",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    up.add_argument("--data", metavar="DIR", help=f"where the files are kept (default: {DATA_DIRECTORY})")
-    up.add_argument("--memory", action="store_true", help="keep everything in memory and leave nothing behind")
-    up.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    up.add_argument(
-        "--port",
-        type=_port,
-        default=9092,
-        help="port to listen on, 0 for a free one; of several brokers the first (default: 9092)",
-    )
-    up.add_argument(
-        "--brokers", type=_count, default=1, metavar="N", help="how many brokers, one process each (default: 1)"
-    )
-    up.add_argument(
-        "--node-id", type=int, default=1, metavar="N", help="number of this node, or of the first one (default: 1)"
-    )
-    up.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)  # stops when its input ends
-    _add_common(up)
-
-
-def _add_broker(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    broker = commands.add_parser(
-        "broker",
-        help="start one node from a properties file",
-        description="Starts one node from a properties file with Kafka's names.",
-        epilog="example:\n  barnabas broker server.properties --config log.dirs=/tmp/other",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    broker.add_argument("file", metavar="FILE", help="properties file")
-    _add_common(broker)
-
-
-def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    simulate = commands.add_parser(
-        "simulate",
-        help="run clusters in a simulated world full of faults",
-        description="Runs whole clusters with their clients in this process, on a virtual clock, with a network and "
-        "disks that fail. One seed gives one run. Where a guarantee breaks it says which, and how to see it again.",
-        epilog="examples:\n  barnabas simulate --seeds 100\n  barnabas simulate --seed 4711 --trace",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    simulate.add_argument("--seeds", type=int, default=20, metavar="N", help="how many runs (default: %(default)s)")
-    simulate.add_argument("--seed", type=int, metavar="S", help="only this run")
-    simulate.add_argument(
-        "--nodes", type=int, default=3, metavar="K", help="size of the cluster (default: %(default)s)"
-    )
-    simulate.add_argument(
-        "--seconds", type=float, default=20.0, help="how long faults go on, in virtual time (default: %(default)s)"
-    )
-    simulate.add_argument("--trace", action="store_true", help="print everything that happens")
-
-
-def _add_common(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--config",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a broker setting by Kafka's name; may be repeated, and goes before what a file says",
-    )
-    command.add_argument(
-        "--log-level",
-        default="info",
-        choices=("debug", "info", "warning", "error"),
-        help="what is logged to standard error (default: %(default)s)",
-    )
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of brokers")
-    return int(text)
-
-
-def _port(text: str) -> int:
-    if not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 0 to 65535 is wanted")
-    return int(text)
+COMPLETION_VARIABLE = "_BARNABAS_COMPLETE"  # set by the shell that asks how a line might go on
+COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
+SERVING = ("up", "broker")
+# In the order of `--help`; the module of each is cli/commands/<name>.py, but for those that serve.
+SECTIONS: dict[str, dict[str, str]] = {
+    "brokers": {
+        "up": "start a broker, or a cluster of them, on this machine",
+        "broker": "start one node from a properties file",
+        "doctor": "say what is wrong with a set-up",
+    },
+    "files and tests": {
+        "log": "read and check segment files",
+        "simulate": "run clusters in a simulated world full of faults",
+    },
+}
+COMMANDS = {name: help for section in SECTIONS.values() for name, help in section.items()}
+USAGE = "usage: barnabas [-h] [--version] COMMAND ..."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     if not __debug__:
-        print("barnabas relies on its assertions: run it without python -O", file=sys.stderr)
-        return 1
-    if options.command == "simulate":
-        from barnabas.cli import simulate
+        return failed("barnabas relies on its assertions: run it without python -O")
+    if COMPLETION_VARIABLE in os.environ or (words and words[0].startswith(COMPLETION_OPTIONS)):
+        return _run_on_typer(words)
+    if not words:
+        print(overview(), file=sys.stderr)
+        return Exit.USAGE
+    first = words[0]
+    if first in ("-h", "--help"):
+        print(overview())
+        return Exit.DONE
+    if first == "--version":
+        print(f"barnabas {__version__}")
+        return Exit.DONE
+    if first in SERVING:
+        return _serve(words)
+    if first in COMMANDS:
+        return _run_on_typer(words)
+    what = "option" if first.startswith("-") else "command"
+    return failed(f"no {what} {first}{suggestion(first, list(COMMANDS))}; see barnabas --help", Exit.USAGE)
 
-        return simulate.simulate(options)
+
+def overview() -> str:
+    lines = [USAGE, "", "A distributed log that speaks Kafka's wire protocol."]
+    for title, commands in SECTIONS.items():
+        lines += ["", f"{title}:"]
+        lines += [f"  {name:<13} {help}" for name, help in commands.items()]
+    lines += [
+        "",
+        "options:",
+        "  -h, --help            show this",
+        "  --version             show the version",
+        "  --install-completion  let this shell complete commands, options and names of topics",
+        "  --show-completion     show what that would install",
+        "",
+        "Every command answers --help, with examples.",
+    ]
+    return "\n".join(lines)
+
+
+def _run_on_typer(words: list[str]) -> int:
+    try:
+        import rich  # noqa: F401
+        import typer  # noqa: F401
+    except ImportError as error:
+        what = words[0] if words else "completion"
+        return failed(f"{what} needs the package {error.name}: pip install 'barnabas[cli]'")
+    from barnabas.cli.app import run
+
+    return run(words)
+
+
+def _serve(words: list[str]) -> int:
+    from barnabas.cli.serving_options import parser
+
+    options = parser().parse_args(words)
     if options.command == "up" and options.brokers > 1:
         from barnabas.cli import supervise  # which needs no broker in its memory
 
