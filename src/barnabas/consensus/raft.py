@@ -32,7 +32,7 @@ from barnabas.errors import ErrorCode
 from barnabas.types import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
 
 CHECK_QUORUM_FACTOR = 1.5  # of the fetch timeout: a follower that is only slow is not taken for gone
-LEADER_LOST_MS_MAX = 150  # a broken connection to the leader: ask the others soon, and not all at once
+LEADER_LOST_MS_MAX = 150  # a leader is missed: ask the others soon, and not all at once
 
 
 class Role(Enum):
@@ -107,6 +107,7 @@ class Raft:
         self.election = election  # as persisted
         self.role = Role.UNATTACHED
         self.leader_id: BrokerId = NO_LEADER
+        self.lost_leader_id: BrokerId = NO_LEADER  # whom it followed, and gave up; until a leader is heard again
         # Never falls. What a snapshot holds was committed.
         self.high_watermark: Offset = -1 if log.snapshot is None else log.snapshot.end_offset
         self.fetching: LogEnd | None = None  # as follower: the snapshot that is being copied from the leader
@@ -117,6 +118,7 @@ class Raft:
         self._votes: dict[BrokerId, bool] = {}  # answers in the present election, its own included
         self._has_fetched = False  # from the leader of this epoch
         self._deadline_ms = now_ms  # what it means depends on the role
+        self._patience_ms = float(timeouts.fetch_ms)  # as follower: how long its leader may be silent
         self._begin_ms = now_ms  # as leader: when the silent voters are told again
         self._persist = False
         self._truncate_to: Offset | None = None
@@ -277,7 +279,8 @@ class Raft:
         is_from_leader = self.role is Role.FOLLOWER and from_id == self.leader_id and verdict.epoch == self.epoch
         if is_from_leader and verdict.error == ErrorCode.NONE:
             self._has_fetched = True
-            self._deadline_ms = now_ms + self._timeouts.fetch_ms
+            self.lost_leader_id = NO_LEADER
+            self._deadline_ms = now_ms + self._patience_ms
             if verdict.diverging is not None:
                 self._truncate_to = self._agreed_end(verdict.diverging)
             elif verdict.snapshot is not None and verdict.snapshot.end_offset > self.high_watermark:
@@ -290,7 +293,8 @@ class Raft:
             return self._take()
         if self.role is Role.FOLLOWER and from_id == self.leader_id and verdict.epoch == self.epoch:
             self._has_fetched = True
-            self._deadline_ms = now_ms + self._timeouts.fetch_ms
+            self.lost_leader_id = NO_LEADER
+            self._deadline_ms = now_ms + self._patience_ms
             if verdict.error != ErrorCode.NONE or verdict.snapshot != self.fetching:
                 self.fetching = None  # the leader has it no more: fetch, and hear of a later one
         return self._take()
@@ -468,7 +472,9 @@ class Raft:
         assert leader_id != self.replica.id
         voted = self.election.voted if epoch == self.epoch else None
         self._leave(Election(epoch, leader_id, voted), Role.FOLLOWER, leader_id)
-        self._deadline_ms = now_ms + self._timeouts.fetch_ms
+        # Followers often hear of their leader for the last time in the same moment. They must not all stand at once.
+        self._patience_ms = self._timeouts.fetch_ms + self._random.uniform(0, LEADER_LOST_MS_MAX)
+        self._deadline_ms = now_ms + self._patience_ms
 
     def _become_resigned(self, now_ms: float) -> None:
         self._leave(self.election, Role.RESIGNED, NO_LEADER)
@@ -478,6 +484,8 @@ class Raft:
         """Out of the present role, whatever it was, and into the next."""
         assert election.epoch >= self.epoch
         self._cease = self._cease or self.is_leader
+        if self.role is Role.FOLLOWER and role is not Role.FOLLOWER:
+            self.lost_leader_id = self.leader_id
         self._persist = self._persist or election != self.election
         self.election = election
         self.role = role

@@ -1,15 +1,18 @@
 """Which brokers are alive, as the active controller sees it: one session each, renewed by every heartbeat.
 
 This is soft state: it is in no log, and whoever becomes the active controller gives every unfenced broker a whole
-session anew. Times are milliseconds of a clock that never goes back.
+session anew, except for the one whose controller was the active one before. Times are milliseconds of a clock that
+never goes back.
 Always holds: a broker is fenced only after a whole session without a heartbeat, or, where its connection broke, after
 a fraction of one: a process that died cannot connect again, one that lives does so at once and sends a heartbeat,
 which renews the session. Where its host says that nobody listens there any more, the session is over at once. So a
 crash of a process costs milliseconds, one of a host half a second or more, and a broken connection nothing.
+A former controller was given up because a majority of voters missed it, for seconds or since its connection broke. If
+it lives it hears of its successor and sends a heartbeat at once, so it has the same fraction of a session for that.
 Does not know: records. `lifecycle` decides what an expired session means.
 """
 
-from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.image import NO_LEADER, MetadataImage
 from barnabas.types import BrokerId, Offset
 
 SESSION_TIMEOUT_MS = 9_000  # broker.session.timeout.ms unless it is set
@@ -38,13 +41,14 @@ class BrokerSessions:
 
     # Events
 
-    def begin(self, image: MetadataImage, now_ms: float) -> None:
-        """This controller became the active one: nobody has missed a heartbeat yet."""
+    def begin(self, image: MetadataImage, now_ms: float, former_id: BrokerId = NO_LEADER) -> None:
+        """This controller became the active one: nobody has missed a heartbeat yet. `former_id` was it before."""
         self._sessions = {
             broker.id: Session(broker.epoch, now_ms + self.timeout_ms)
             for broker in image.brokers.values()
             if not broker.fenced
         }
+        self.connection_lost(former_id, now_ms)
 
     def contacted(self, broker_id: BrokerId, broker_epoch: int, metadata_offset: Offset, now_ms: float) -> None:
         session = self._sessions.get(broker_id)

@@ -175,7 +175,7 @@ class ControllerService:
         if registered is None or registered.incarnation_id != self.incarnation_id:
             endpoints = tuple(Endpoint(*each, SECURITY_PROTOCOL_PLAINTEXT) for each in self.own.endpoints)
             self._append(brokers.register_controller(self._head, self.node_id, self.incarnation_id, endpoints).records)
-        self.sessions_watch.begin(self._head, own_id=self.node_id, suspect_id=self.quorum.lost_leader_id)
+        self.sessions_watch.begin(self._head, own_id=self.node_id, former_id=self.quorum.raft.lost_leader_id)
 
     async def _fence_one(self) -> BrokerId | None:
         now_ms = self._runtime.clock.monotonic_ms()

@@ -109,7 +109,6 @@ class Quorum:
         self._known = (self.raft.role, self.raft.leader_id)  # as last told
         self._failure: OSError | None = None
         self._stopped = False
-        self.lost_leader_id: BrokerId = NO_LEADER  # the last leader whose connection broke, until another is heard
 
     # What others may know
 
@@ -345,8 +344,6 @@ class Quorum:
         response = await peer.request(request, FETCH_WAIT_MS_MAX + self._timeouts.fetch_ms)
         verdict, records = quorum_messages.decode_fetch_response(response)
         self.addresses.learn(quorum_messages.endpoints_in(response))
-        if target == self.lost_leader_id:
-            self.lost_leader_id = NO_LEADER  # it lives
         if self.raft.fetch_position() != position:
             return  # the world has moved on: an answer to an old question is worth nothing
         self._perform(self.raft.receive_fetch_response(target, verdict, self._clock.monotonic_ms()))
@@ -419,8 +416,6 @@ class Quorum:
 
     def _lost(self, node_id: BrokerId) -> None:
         if not self._stopped and self._failure is None:
-            if node_id == self.raft.leader_id:
-                self.lost_leader_id = node_id
             self._perform(self.raft.connection_lost(node_id, self._clock.monotonic_ms()))
 
     # What other voters ask

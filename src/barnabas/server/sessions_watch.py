@@ -41,13 +41,12 @@ class SessionsWatch:
         self._connections: dict[Address, BrokerId] = {}
         self._dials: dict[asyncio.Task[None], None] = {}  # kept so that none is collected while it runs
 
-    def begin(self, image: MetadataImage, *, own_id: BrokerId, suspect_id: BrokerId) -> None:
-        """This node's controller became the active one, perhaps because the one before it is gone."""
+    def begin(self, image: MetadataImage, *, own_id: BrokerId, former_id: BrokerId) -> None:
+        """This node's controller became the active one, perhaps because the former one is gone."""
         self._is_active = True
-        now_ms = self._clock.monotonic_ms()
-        self._sessions.begin(image, now_ms)
+        self._sessions.begin(image, self._clock.monotonic_ms(), former_id)
         self._sessions.end(own_id)  # should an earlier life of this very node be registered, it is over for certain
-        self._doubt(suspect_id)
+        self._dial_soon(former_id)
         self._set_timer()
 
     def end(self) -> None:
@@ -66,11 +65,11 @@ class SessionsWatch:
     def connection_closed(self, peer_address: Address) -> None:
         broker_id = self._connections.pop(peer_address, None)
         if broker_id is not None and self._is_active:
-            self._doubt(broker_id)
+            self._sessions.connection_lost(broker_id, self._clock.monotonic_ms())
+            self._dial_soon(broker_id)
             self._set_timer()
 
-    def _doubt(self, broker_id: BrokerId) -> None:
-        self._sessions.connection_lost(broker_id, self._clock.monotonic_ms())
+    def _dial_soon(self, broker_id: BrokerId) -> None:
         dial = asyncio.ensure_future(self._dial(broker_id))
         self._dials[dial] = None
         dial.add_done_callback(self._dials.pop)

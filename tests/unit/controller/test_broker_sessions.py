@@ -86,6 +86,17 @@ def test_a_new_controller_gives_everybody_a_whole_session() -> None:
     assert found.expired(50_001 + TIMEOUT_MS) == [1]
 
 
+def test_a_former_controller_has_no_longer_than_one_whose_connection_broke() -> None:
+    found = sessions()
+    found.begin(cluster(broker(1), broker(2)), 50_000, former_id=1)
+    assert found.next_deadline_ms() == 50_450
+    assert found.expired(50_451) == [1]
+    found.contacted(1, 1, 6, 50_440)
+    assert found.expired(50_441 + TIMEOUT_MS) == [2, 1]
+    found.begin(cluster(broker(1, fenced=True), broker(2)), 90_000, former_id=1)
+    assert found.next_deadline_ms() == 90_000 + TIMEOUT_MS
+
+
 def test_how_far_all_active_brokers_have_read() -> None:
     found = sessions(1, 2, 3)
     found.contacted(2, 20, 3, 0)
