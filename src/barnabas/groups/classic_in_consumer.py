@@ -17,19 +17,14 @@ from barnabas.groups.classic_join import MEMBER_ID_REQUIRED_VERSION
 from barnabas.groups.classic_member import protocols_of
 from barnabas.groups.classic_state import NO_MEMBER_ID, join_failed
 from barnabas.groups.consumer_member import ClassicProtocols, ConsumerMember, MemberState
-from barnabas.groups.consumer_protocol import (
-    PROTOCOL_TYPE,
-    decode_subscription,
-    encode_assignment,
-    owned_by_topic_id,
-    version_of,
-)
+from barnabas.groups.consumer_protocol import encode_assignment, owned_by_topic_id
 from barnabas.groups.consumer_round import Round, take_place
 from barnabas.groups.consumer_settings import MigrationPolicy
 from barnabas.groups.outcome import Answer, Client, Moment, Outcome, Pending, answer
 from barnabas.groups.records import GroupRecord
 from barnabas.groups.timers import TimerKind
 from barnabas.metadata.ids import new_uuid
+from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription, version_of
 from barnabas.protocol.message import DecodeError
 from barnabas.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

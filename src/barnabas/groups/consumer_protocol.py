@@ -1,54 +1,24 @@
-"""What consumers tell each other within the classic protocol, read and written: subscriptions and assignments.
+"""Between what consumers of the classic protocol say, by names of topics, and what a group knows, by their ids.
 
-    int16 version | message of that version
-
-Always holds: a newer version than is known here is read as the newest known one, for each begins as the one before it.
-Ids of topics become names and names become ids; of topics that are gone, nothing is said.
+Always holds: of topics that are gone, nothing is said. Does not know: the bytes, which protocol/ has.
 """
 
 from barnabas.groups.assignors.specification import Assignment
 from barnabas.groups.topics import Topics
-from barnabas.protocol.message import DecodeError
+from barnabas.protocol.consumer_protocol import encode_with_version
 from barnabas.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
 from barnabas.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from barnabas.types import Uuid
 
-PROTOCOL_TYPE = "consumer"
-VERSION_BYTES = 2
-
-
-def version_of(data: bytes) -> int:
-    if len(data) < VERSION_BYTES:
-        raise DecodeError(f"{len(data)} bytes have no version")
-    version = int.from_bytes(data[:VERSION_BYTES], "big", signed=True)
-    if version < 0:
-        raise DecodeError(f"there is no version {version}")
-    return version
-
-
-def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    version = min(version_of(data), ConsumerProtocolSubscription.MAX_VERSION)
-    decoded, _end = ConsumerProtocolSubscription.decode(memoryview(data), VERSION_BYTES, version)
-    return decoded
-
-
-def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    version = min(version_of(data), ConsumerProtocolAssignment.MAX_VERSION)
-    decoded, _end = ConsumerProtocolAssignment.decode(memoryview(data), VERSION_BYTES, version)
-    return decoded
-
 
 def encode_assignment(assignment: Assignment, topics: Topics, version: int) -> bytes:
     """In a version that the reader knows: that of its own subscription."""
-    version = min(version, ConsumerProtocolAssignment.MAX_VERSION)
     named = []
     for topic_id, partitions in assignment.items():
         topic = topics.by_id(topic_id)
         if topic is not None:
             named.append(TopicPartition(topic=topic.name, partitions=list(partitions)))
-    out = bytearray(version.to_bytes(VERSION_BYTES, "big"))
-    ConsumerProtocolAssignment(assigned_partitions=named).encode(out, version)
-    return bytes(out)
+    return encode_with_version(ConsumerProtocolAssignment(assigned_partitions=named), version)
 
 
 def by_topic_id(assigned: ConsumerProtocolAssignment, topics: Topics) -> Assignment:

@@ -23,19 +23,13 @@ from barnabas.groups.classic_member import ClassicMember
 from barnabas.groups.classic_state import join_failed
 from barnabas.groups.consumer_checks import Refusal, check_expression, no_room
 from barnabas.groups.consumer_member import ClassicProtocols, ConsumerMember, since_epoch
-from barnabas.groups.consumer_protocol import (
-    PROTOCOL_TYPE,
-    by_topic_id,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-    version_of,
-)
+from barnabas.groups.consumer_protocol import by_topic_id, encode_assignment
 from barnabas.groups.group import Group
 from barnabas.groups.metadata_hash import group_hash
 from barnabas.groups.outcome import Answer, Draft, Moment, Outcome, Pending
 from barnabas.groups.records import GroupRecord
 from barnabas.groups.topics import Topics
+from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription, version_of
 from barnabas.protocol.message import DecodeError
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.protocol.messages.group_metadata_key import GroupMetadataKey
