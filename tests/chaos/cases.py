@@ -20,6 +20,7 @@ from clients import GroupReader, Writer, quiet, read_all
 from confluent_kafka.admin import AdminClient, NewTopic
 from nodes import Nodes
 from places import CLIENTS, NODES, Loopback, Namespaces
+from takeover import Takeover
 
 TOPIC = "chaos"
 PARTITIONS = 3
@@ -35,6 +36,7 @@ class Result:
     found: int = 0
     silence_seconds: float = 0.0  # of partitions that the target led,
     silence_elsewhere_seconds: float | None = None  # and of the others, where there are any
+    takeover_seconds: float | None = None  # until others led what the target led, where it led anything and they did
     compared_bytes: int = 0
     wrong: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -183,7 +185,8 @@ def _disturb(case: Case, nodes: Nodes, result: Result) -> None:
             each.silence_seconds = 0.0
         leaders = [nodes.leader_id(TOPIC, partition) for partition in range(PARTITIONS)]
         targets = targets_of(case, nodes)
-        case.inflict(nodes, targets, case.hold_seconds)
+        led = [partition for partition in range(PARTITIONS) if leaders[partition] in targets]
+        result.takeover_seconds = _inflict(case, nodes, targets, led)
         writer.wait_for_each(WRITE_AGAIN_SECONDS_MAX)
         nodes.wait_until_whole()
     finally:
@@ -192,10 +195,8 @@ def _disturb(case: Case, nodes: Nodes, result: Result) -> None:
     found = read_all(nodes.bootstrap, TOPIC, PARTITIONS)
     result.acknowledged = writer.count()
     result.found = sum(len(numbers) for numbers in found.values())
-    result.silence_seconds = writer.silence_seconds(
-        partition for partition in range(PARTITIONS) if leaders[partition] in targets
-    )
-    elsewhere = [partition for partition in range(PARTITIONS) if leaders[partition] not in targets]
+    result.silence_seconds = writer.silence_seconds(led)
+    elsewhere = [partition for partition in range(PARTITIONS) if partition not in led]
     result.silence_elsewhere_seconds = writer.silence_seconds(elsewhere) if elsewhere else None
     result.wrong += [*writer.failures[:3], *reader.contradictions[:3], *check.records(writer.acknowledged, found)]
     if unseen:
@@ -205,6 +206,21 @@ def _disturb(case: Case, nodes: Nodes, result: Result) -> None:
     nodes.stop()
     result.compared_bytes, differences = check.replicas(directories)
     result.wrong += differences
+
+
+def _inflict(case: Case, nodes: Nodes, targets: list[int], led: list[int]) -> float | None:
+    """Seconds until others led what the targets led."""
+    witnesses = [node for id, node in nodes.nodes.items() if id not in targets]
+    if not witnesses or not led:
+        case.inflict(nodes, targets, case.hold_seconds)
+        return None
+    takeover = Takeover(witnesses[0], TOPIC, led, targets)
+    takeover.start()
+    try:
+        case.inflict(nodes, targets, case.hold_seconds)
+    finally:
+        seconds = takeover.finish()
+    return seconds
 
 
 def runnable(case: Case, reasons: dict[str, str | None]) -> str | None:

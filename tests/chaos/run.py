@@ -28,16 +28,18 @@ from places import why_no_namespaces  # noqa: E402
 
 PAGE = REPOSITORY / "tests" / "chaos.md"
 FAILOVER_TIMES = 7
-HEADER = ["fault", "target", "acknowledged", "found", "longest wait, s", "elsewhere, s", "compared, MB", "verdict"]
+HEADER = ["fault", "target", "acknowledged", "found", "taken over, s", "longest wait, s", "elsewhere, s"]
+HEADER += ["compared, MB", "verdict"]
 HOW_TO_READ = """\
 Each line is a cluster of its own: three brokers as processes, a topic of three partitions with three replicas and
 min.insync.replicas=2, a producer (librdkafka, acks=all, idempotent, otherwise default settings) and a reader in a
 group. *Acknowledged* is what the producer was promised, *found* what a new consumer reads from the beginning: fewer
-would be loss, more would be duplicates. *Longest wait* is the longest time in which a partition that the target led had
-no acknowledged write, *elsewhere* the same of the other partitions, the time of the fault included: a pause or a cut
-lasts 11 s (3 or 4 s where it hits all), longer than the 9 s after which a silent broker is fenced. *Compared* is how
-much of the three brokers' logs was compared byte by byte after they had stopped; they were equal unless the verdict
-says otherwise."""
+would be loss, more would be duplicates. *Taken over* is when others led what the target had led, and new clients could
+write there. *Longest wait* is the longest time in which a partition that the target led had no acknowledged write of
+the producer that was there before: its requests to a broker that is paused or cut off stay unanswered until that one is
+back. *Elsewhere* is the same of the other partitions. A pause or a cut lasts 11 s (3 or 4 s where it hits all), longer
+than the 9 s after which a silent broker is fenced. *Compared* is how much of the three brokers' logs was compared byte
+by byte after they had stopped; they were equal unless the verdict says otherwise."""
 
 
 def say(text: str) -> None:
@@ -52,9 +54,12 @@ def why_no_small_disks() -> str | None:
 
 def line(fault: str, target: str, result: cases.Result) -> str:
     verdict = "; ".join(result.wrong) or "nothing lost, nothing twice"
-    figures = [f"{result.acknowledged:,}", f"{result.found:,}", f"{result.silence_seconds:.1f}"]
-    elsewhere = result.silence_elsewhere_seconds
-    figures.append("" if elsewhere is None else f"{elsewhere:.1f}")
+    waits = (result.takeover_seconds, result.silence_seconds, result.silence_elsewhere_seconds)
+    figures = [
+        f"{result.acknowledged:,}",
+        f"{result.found:,}",
+        *("" if wait is None else f"{wait:.1f}" for wait in waits),
+    ]
     return "| " + " | ".join([fault, target, *figures, f"{result.compared_bytes / 1e6:.1f}", verdict]) + " |"
 
 
@@ -67,7 +72,7 @@ def matrix(only: str, keep: Path | None) -> tuple[list[str], bool]:
         if only not in case.name:
             continue
         if reason is not None:
-            lines.append(f"| {case.fault} | {case.target} | | | | | | skipped: {reason} |")
+            lines.append(f"| {case.fault} | {case.target} | | | | | | | skipped: {reason} |")
             continue
         result = cases.run(case, keep)
         lines.append(line(case.fault, case.target, result))
@@ -85,7 +90,7 @@ def java(only: str) -> tuple[list[str], bool]:
         if only not in f"{fault}, {who}":
             continue
         if reason is not None:
-            lines.append(f"| {fault} | {who} | | | | | | skipped: {reason} |")
+            lines.append(f"| {fault} | {who} | | | | | | | skipped: {reason} |")
             continue
         apache_kafka.fetch_jars()
         result = java_clients.run(who)
