@@ -106,7 +106,9 @@ class Peer:
         try:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
-            if connecting.cancelled():  # by `close`: nobody else can
+            asking = asyncio.current_task()
+            assert asking is not None
+            if connecting.cancelled() and not asking.cancelling():  # by `close`: nobody else can
                 raise ConnectionLost("this client is stopping") from None
             raise
 

@@ -417,9 +417,12 @@ class Fetchers:
         self._fetchers: dict[BrokerId, Fetcher] = {}
         self._leaders: dict[Partition, BrokerId] = {}  # whom each partition follows
         self._stopping: dict[asyncio.Task[None], None] = {}
+        self._stopped = False  # from then on nobody is followed, whatever the metadata says
 
     def follow(self, partition: Partition) -> None:
         """The leader, and the epoch, that the partition now has."""
+        if self._stopped:
+            return
         self.unfollow(partition, moves_to=partition.leader_id)
         fetcher = self._fetchers.get(partition.leader_id)
         if fetcher is None:
@@ -449,6 +452,7 @@ class Fetchers:
             task.add_done_callback(self._stopping.pop)
 
     async def stop(self) -> None:
+        self._stopped = True
+        self._leaders.clear()
         await asyncio.gather(*(fetcher.stop() for fetcher in self._fetchers.values()), *self._stopping)
         self._fetchers.clear()
-        self._leaders.clear()

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from scenario import Scenario
 
+from barnabas.client.connection import ConnectionLost
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.server.partition import Partition
@@ -52,6 +53,47 @@ def test_a_node_may_give_up_to_connect_to_another() -> None:
         await scenario.clock.sleep(100)
         waiting.cancel()
         await scenario.clock.sleep(CONNECT_TIMEOUT_MS)
+
+    Scenario(nodes=3).run(story)
+
+
+def test_who_is_cancelled_while_its_connection_is_given_up_ends() -> None:
+    """A node did not stop: a fetcher took its own end for that of its connection, and went on for ever."""
+
+    async def story(scenario: Scenario) -> None:
+        one, other, _third = scenario.cluster.nodes.values()
+        assert one.broker is not None
+        peer = one.broker.peers.get(other.id, "test")
+        scenario.cluster.cut_power(other, Survival.ALL)
+        with pytest.raises(ConnectionLost):
+            await peer.connected()  # and there is a pause before the next attempt
+        waiting = asyncio.ensure_future(peer.connected())
+        await scenario.clock.sleep(1)
+        peer.close()
+        await scenario.clock.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+
+    Scenario(nodes=3).run(story)
+
+
+def test_a_topic_may_be_deleted_while_a_node_stops_to_follow() -> None:
+    """Its fetchers had forgotten the partitions already, but not whom each of them followed."""
+
+    async def story(scenario: Scenario) -> None:
+        for name in ("a", "b", "c", "d", "e", "f"):
+            await scenario.create_topic(name)
+        node = next(node for node in scenario.cluster.nodes.values() if node is not leader_of(scenario))
+        broker = node.broker
+        assert broker is not None
+        await scenario.until(lambda: len(list(broker.partitions)) == 6)
+        stopping = asyncio.ensure_future(broker.fetchers.stop())
+        await scenario.clock.sleep(0)
+        await scenario.clock.sleep(0)  # each of them has begun
+        for partition in broker.partitions:
+            broker.fetchers.unfollow(partition)
+        await stopping
 
     Scenario(nodes=3).run(story)
 
