@@ -7,6 +7,7 @@ range fails with what is allowed. Text is read as in a properties file, so that 
 Does not know: what a setting does; its help says it.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,6 +18,8 @@ from barnabas.runtime.interfaces import Address
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
 DEFAULT_PORT = 9092
+EARLIEST_TIMESTAMP = -2  # as ListOffsets has them
+LATEST_TIMESTAMP = -1
 
 _NAMES_AND_TYPES: dict[ValueType, tuple[str, tuple[type, ...]]] = {
     ValueType.BOOLEAN: ("True or False", (bool,)),
@@ -241,3 +244,136 @@ class ProducerConfig(ClientConfig):
             and self.retries > 0
             and self.max_in_flight_requests_per_connection <= 5
         )
+
+
+_JAVA_ASSIGNORS = "org.apache.kafka.clients.consumer."
+_ASSIGNORS = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+_OF_THE_CLASSIC_PROTOCOL = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
+_DURATION = re.compile(r"by_duration:P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+
+
+def _assignors(parts: Iterable[str]) -> tuple[str, ...]:
+    """Java's classes by the names that they have in a group."""
+    found = tuple(_ASSIGNORS.get(part.removeprefix(_JAVA_ASSIGNORS), part) for part in parts)
+    if not found or any(each not in _ASSIGNORS.values() for each in found):
+        raise ValueError(f"it must be a list of one or more of {', '.join(_ASSIGNORS.values())}")
+    return found
+
+
+def _reset(text: str) -> str:
+    if text not in ("earliest", "latest", "none") and not _DURATION.fullmatch(text):
+        raise ValueError("it must be one of earliest, latest, none, or by_duration: and a duration, as PT1H")
+    return text
+
+
+class ConsumerConfig(ClientConfig):
+    # The group
+    group_id: str | None = string("group.id", None, help="Group that this consumer belongs to, and commits for.")
+    group_instance_id: str | None = string(
+        "group.instance.id", None, help="Name that survives restarts, so that a member which comes back keeps its part."
+    )
+    group_protocol: str = string(
+        "group.protocol",
+        "classic",
+        one_of("classic", "consumer"),
+        help="consumer: the group's coordinator assigns partitions, step by step. classic: one of the members does.",
+    )
+    group_remote_assignor: str | None = string(
+        "group.remote.assignor", None, help="Assignor of the coordinator, for group.protocol=consumer."
+    )
+    partition_assignment_strategy: tuple[str, ...] = names(
+        "partition.assignment.strategy",
+        ("range", "cooperative-sticky"),
+        notation=Notation(_assignors, ",".join),
+        help="Assignors that this member knows, best first, for group.protocol=classic.",
+    )
+    session_timeout_ms: int = integer(
+        "session.timeout.ms", 45_000, at_least(1), help="After how long without a heartbeat a member counts as dead."
+    )
+    heartbeat_interval_ms: int = integer(
+        "heartbeat.interval.ms",
+        3_000,
+        at_least(1),
+        help="How often to send heartbeats; a third of the session or less.",
+    )
+    max_poll_interval_ms: int = integer(
+        "max.poll.interval.ms",
+        300_000,
+        at_least(1),
+        help="After how long without a poll the member leaves, so that others read its partitions.",
+    )
+
+    # What is read, and from where
+    max_poll_records: int = integer("max.poll.records", 500, at_least(1), help="Most records that one poll gives.")
+    auto_offset_reset: str = string(
+        "auto.offset.reset",
+        "latest",
+        notation=Notation(_reset, str),
+        help="Where to begin without a committed offset that exists: earliest, latest, by_duration:PT1H, none.",
+    )
+    isolation_level: str = string(
+        "isolation.level",
+        "read_uncommitted",
+        one_of("read_uncommitted", "read_committed"),
+        help="Whether records of open and aborted transactions are read.",
+    )
+    allow_auto_create_topics: bool = boolean(
+        "allow.auto.create.topics", True, help="Whether topics that are subscribed to may be created by the broker."
+    )
+    exclude_internal_topics: bool = boolean(
+        "exclude.internal.topics", True, help="Whether a pattern leaves out the topics that belong to Kafka itself."
+    )
+    check_crcs: bool = boolean("check.crcs", True, help="Whether the checksums of batches are checked.")
+    client_rack: str = string("client.rack", "", help="Where this client is, so that it reads from a replica nearby.")
+
+    # How much and how long
+    fetch_min_bytes: int = integer("fetch.min.bytes", 1, at_least(0), help="What a broker waits for before it answers.")
+    fetch_max_bytes: int = integer("fetch.max.bytes", 50 << 20, at_least(0), help="Most bytes in one answer.")
+    fetch_max_wait_ms: int = integer(
+        "fetch.max.wait.ms", 500, at_least(0), help="How long a broker waits for fetch.min.bytes."
+    )
+    max_partition_fetch_bytes: int = integer(
+        "max.partition.fetch.bytes", 1 << 20, at_least(0), help="Most bytes of one partition in one answer."
+    )
+    enable_auto_commit: bool = boolean(
+        "enable.auto.commit", True, help="Whether what earlier polls gave is committed by later ones, and by close."
+    )
+    auto_commit_interval_ms: int = integer(
+        "auto.commit.interval.ms", 5_000, at_least(0), help="How often that is done."
+    )
+    default_api_timeout_ms: int = integer(
+        "default.api.timeout.ms", 60_000, at_least(1), help="How long a call may take, with all its requests."
+    )
+
+    def _check(self) -> None:
+        if self.group_protocol == "consumer":
+            for name in _OF_THE_CLASSIC_PROTOCOL:
+                if name in self.overrides:
+                    keyword = self.SETTINGS[name].attribute
+                    raise ConfigError(
+                        f"{keyword}: with group_protocol=consumer this is set on the broker; leave it out"
+                    )
+        elif self.group_remote_assignor is not None:
+            raise ConfigError("group_remote_assignor: this needs group_protocol=consumer")
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigError(
+                f"heartbeat_interval_ms: {self.heartbeat_interval_ms} is not allowed; "
+                f"it must be less than session_timeout_ms, which is {self.session_timeout_ms}"
+            )
+        if self.group_id == "":
+            raise ConfigError("group_id: it must not be empty; leave it out for a consumer without a group")
+
+    def reset_timestamp_ms(self, now_ms: int) -> int | None:
+        """What ListOffsets is asked for where there is no offset; None where that is the application's to say."""
+        if self.auto_offset_reset == "none":
+            return None
+        found = _DURATION.fullmatch(self.auto_offset_reset)
+        if found is None:
+            return EARLIEST_TIMESTAMP if self.auto_offset_reset == "earliest" else LATEST_TIMESTAMP
+        days, hours, minutes, seconds = (float(each or 0) for each in found.groups())
+        return max(0, now_ms - int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000))
