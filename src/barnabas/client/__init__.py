@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from barnabas.client import errors as errors
+    from barnabas.client.admin import Admin as Admin
     from barnabas.types import TopicPartition as TopicPartition
 
 _WHERE = {
+    "Admin": "barnabas.client.admin",
     "TopicPartition": "barnabas.types",
 }
 
