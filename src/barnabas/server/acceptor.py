@@ -56,8 +56,14 @@ class Acceptor:
             self._sweep_timer.cancel()
         for listener in self._listeners:
             listener.close()
-        for connection in tuple(self._connections):
-            connection.close()
+        self.drop_connections()
+
+    def drop_connections(self, reason: str | None = None) -> int:
+        """Those that are open now; how many they were."""
+        dropped = tuple(self._connections)
+        for connection in dropped:
+            connection.close(reason)
+        return len(dropped)
 
     def _accept(self, socket: Socket) -> None:
         address = socket.peer_address[0]

@@ -25,7 +25,7 @@ from barnabas.server.context import ListenerKind, RequestContext
 from barnabas.server.controller_channel import ControllerChannel
 from barnabas.server.controller_registrant import ControllerRegistrant
 from barnabas.server.controller_service import ControllerService
-from barnabas.server.dispatch import Dispatcher
+from barnabas.server.dispatch import Around, Dispatcher
 from barnabas.server.fetcher import Fetchers
 from barnabas.server.group_coordinator import GroupCoordinator
 from barnabas.server.leader_elections import LeaderElections
@@ -48,7 +48,8 @@ TO_BROKERS = ("replica-fetch", "transactions", "transaction-markers")
 
 
 class Broker:
-    def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
+    def __init__(self, config: BrokerConfig, runtime: Runtime, around: Around | None = None) -> None:
+        self._around = around  # stands between clients and handlers; in tests only
         self.static_config = config  # from file and command line
         self.config = config  # with what was set while running; replaced as a whole
         self.runtime = runtime
@@ -202,7 +203,7 @@ class Broker:
 
     def _acceptor(self, kind: ListenerKind) -> Acceptor:
         return Acceptor(
-            dispatcher=Dispatcher(self, kind),
+            dispatcher=Dispatcher(self, kind, self._around),
             runtime=self.runtime,
             limits=limits_of(self.config),
             on_closed=self._connection_closed if kind is ListenerKind.CONTROLLERS else None,

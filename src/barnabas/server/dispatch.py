@@ -122,6 +122,9 @@ def served_on(listener: ListenerKind) -> list[ApiKey]:
 
 
 Handler = Callable[["Broker", RequestContext, Any], Response | Awaitable[Response] | None]
+# Takes a handler and gives what stands in its place: the way in for faults that a test asks for. It is called once for
+# each API, when that is first asked for, so that a broker without it pays nothing.
+Around = Callable[[ApiKey, Handler], Handler]
 
 
 class Route:
@@ -129,13 +132,39 @@ class Route:
 
     __slots__ = ("decode", "handle", "max_version", "min_version", "name")
 
-    def __init__(self, key: ApiKey) -> None:
+    def __init__(self, key: ApiKey, around: Around | None) -> None:
         api = apis.api(key)
         self.name = key.name
         self.min_version = api.min_version
         self.max_version = api.max_stable_version
         self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = apis.request_class(key).decode
         self.handle: Handler = importlib.import_module(f"barnabas.server.handlers.{HANDLERS[key]}").handle
+        if key in FORWARDED:
+            self.handle = forwarding(self.handle)
+        if around is not None:
+            self.handle = around(key, self.handle)
+
+
+def forwarding(handle: Handler) -> Handler:
+    """Here, if this node is the active controller; else by that one. Without one the client is disconnected, and tries
+    again."""
+
+    async def forward(broker: Broker, request: Message, api_version: int) -> Response:
+        try:
+            answer = await broker.controller_channel.request(request, "forward", api_version)
+        except ConnectionLost as error:
+            raise CloseConnection(f"the controller cannot be reached: {error}") from error
+        assert isinstance(answer, Message)
+        return answer
+
+    def handle_or_forward(
+        broker: Broker, context: RequestContext, request: Any
+    ) -> Response | Awaitable[Response] | None:
+        if broker.controller.quorum.is_leader:
+            return handle(broker, context, request)
+        return forward(broker, request, context.api_version)
+
+    return handle_or_forward
 
 
 class Reply:
@@ -166,9 +195,10 @@ class Reply:
 class Dispatcher:
     """For one kind of listener: that of clients and brokers, or that of controllers."""
 
-    def __init__(self, broker: Broker, listener: ListenerKind) -> None:
+    def __init__(self, broker: Broker, listener: ListenerKind, around: Around | None = None) -> None:
         self._broker = broker
         self._listener = listener
+        self._around = around
         self._routes: dict[int, Route] = {}  # filled as APIs are first asked for
 
     def start(self, frame: memoryview, socket: Socket) -> Reply | None:
@@ -189,19 +219,8 @@ class Dispatcher:
             local_address=socket.local_address,
             peer_address=socket.peer_address,
         )
-        if api_key in FORWARDED and not self._broker.controller.quorum.is_leader:
-            return Reply(context, self._forward(request, api_version))
         result = route.handle(self._broker, context, request)
         return None if result is None else Reply(context, result)
-
-    async def _forward(self, request: Message, api_version: int) -> Response:
-        """To the active controller. Without one the client is disconnected, and tries again."""
-        try:
-            answer = await self._broker.controller_channel.request(request, "forward", api_version)
-        except ConnectionLost as error:
-            raise CloseConnection(f"the controller cannot be reached: {error}") from error
-        assert isinstance(answer, Message)
-        return answer
 
     def _route(self, api_key: int) -> Route:
         try:
@@ -210,7 +229,7 @@ class Dispatcher:
             raise DecodeError(f"API key {api_key} is unknown") from None
         if key not in served_on(self._listener):
             raise DecodeError(f"{key.name} is not served on a listener for {self._listener.value}")
-        route = self._routes[key] = Route(key)
+        route = self._routes[key] = Route(key, self._around)
         return route
 
     def _unsupported_api_versions(self, correlation_id: int, client_id: str | None, socket: Socket) -> Reply:
