@@ -34,10 +34,12 @@ def test_the_source_obeys(check: Callable[[Iterable[Module]], list[str]]) -> Non
 
 
 def entry_points() -> list[str]:
-    scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return [
         "barnabas.__main__",
-        *(target.partition(":")[0] for target in scripts.values()),
+        "barnabas.testing.child",  # a process is started with it
+        *(target.partition(":")[0] for target in project["scripts"].values()),
+        *project["entry-points"]["pytest11"].values(),
         *(f"barnabas.server.handlers.{handler}" for handler in HANDLERS.values()),
         *(f"barnabas.cli.commands.{name}" for name in COMMANDS if name not in SERVING),
     ]
@@ -55,7 +57,7 @@ def unused() -> set[str]:
     the_rest = [each for each in ours if each not in for_tests]
     others = [*users("tools", "benchmarks"), *modules_under(SOURCE / "pyspark_barnabas", SOURCE)]
     complaints = architecture.dead_modules(the_rest, [*OURS, *others], entry_points())
-    complaints += architecture.dead_modules(for_tests, [*OURS, *users("tests")], ())
+    complaints += architecture.dead_modules(for_tests, [*OURS, *users("tests")], entry_points())
     return {complaint.rpartition(" ")[2] for complaint in complaints}
 
 

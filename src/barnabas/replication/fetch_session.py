@@ -119,6 +119,11 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def partitions(self, session_id: int) -> list[FetchPartition]:
+        """What a session has; empty where there is none."""
+        session = self._sessions.get(session_id)
+        return [] if session is None else list(session.partitions.values())
+
     def begin(self, request: FetchRequest, version: int, now_ms: float) -> FetchContext | ErrorCode:
         uses_topic_ids = version >= 13
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):

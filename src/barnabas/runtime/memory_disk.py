@@ -289,5 +289,9 @@ class MemoryDisk:
         self._content_or_new(path)
         return MemoryLock(self._locked, path)
 
+    def forget_locks(self) -> None:
+        """As where the process that held them has died."""
+        self._locked.clear()
+
     def space_bytes(self, path: str) -> tuple[int, int]:
         return SPACE_BYTES, SPACE_BYTES

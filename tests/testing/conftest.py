@@ -1,0 +1,30 @@
+"""The two client libraries of these tests, behind the few verbs that the tests use; and what checks for leftovers."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+
+from libraries import Aiokafka, Confluent, Library
+
+
+@pytest.fixture(params=[Confluent, Aiokafka], ids=["confluent", "aiokafka"])
+def library(request: pytest.FixtureRequest) -> Library:
+    return request.param()
+
+
+@pytest.fixture
+def threads() -> Callable[[], list[str]]:
+    """Those of brokers that run now."""
+
+    def running() -> list[str]:
+        return [each.name for each in threading.enumerate() if each.name.startswith(("barnabas", "asyncio_"))]
+
+    assert running() == []
+    return running
