@@ -1,0 +1,172 @@
+"""Transactions by single requests: begun by one process, written to by it, ended by another that knows their numbers.
+
+Always holds: `end` may be asked again, by anybody, with the same outcome; each call tries again until the time of the
+client's delivery.timeout.ms is up. Does not know: which transactions belong together, and why they end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from barnabas.client.cluster import TRANSACTION, TRANSACTION_VERSION, Cluster
+from barnabas.client.errors import KafkaError, error_of
+from barnabas.client.settings import ProducerConfig
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.protocol.messages.end_txn import EndTxnRequest
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
+
+T = TypeVar("T")
+
+# From these versions on the epoch rises with each transaction, which only a cluster of transaction.version 2 may be
+# told (KIP-890); below it, an older version says the same.
+END_VERSION_BEFORE_EPOCH_BUMP = 4
+ADD_PARTITIONS_VERSION_OF_CLIENTS = 3
+BROKER_RESOURCE = 4
+TIMEOUT_SETTING = "transaction.max.timeout.ms"
+TIMEOUT_MS_DEFAULT = 900_000  # Kafka's, where a broker does not tell
+ONGOING = "Ongoing"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Transaction:
+    """What it takes to end one."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+async def init(cluster: Cluster, config: ProducerConfig, transactional_id: str, timeout_ms: int) -> Transaction:
+    """A producer of this id with an open road: what others had under it is aborted, and they are fenced."""
+
+    async def ask() -> Transaction:
+        node_id = await cluster.coordinator(TRANSACTION, transactional_id)
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+        response = await cluster.request(node_id, request)
+        if response.error_code != ErrorCode.NONE:
+            raise error_of(response.error_code, about=f"transactional id {transactional_id}")
+        return Transaction(transactional_id, response.producer_id, response.producer_epoch)
+
+    return await _retried(cluster, config, transactional_id, ask)
+
+
+async def idempotent_producer(cluster: Cluster, config: ProducerConfig) -> tuple[int, int]:
+    """A producer id without transactions, and its epoch."""
+
+    async def ask() -> tuple[int, int]:
+        response = await cluster.request(-1, InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0))
+        if response.error_code != ErrorCode.NONE:
+            raise error_of(response.error_code, about="a producer id")
+        return response.producer_id, response.producer_epoch
+
+    return await cluster.retry(ask, what="a producer id", timeout_ms=config.delivery_timeout_ms)
+
+
+def partitions_join_by_themselves(cluster: Cluster) -> bool:
+    return cluster.features.get(TRANSACTION_VERSION, 0) >= 2
+
+
+async def add_partition(
+    cluster: Cluster, config: ProducerConfig, transaction: Transaction, topic: str, partition: int
+) -> None:
+    async def ask() -> None:
+        node_id = await cluster.coordinator(TRANSACTION, transaction.transactional_id)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=transaction.transactional_id,
+            v3_and_below_producer_id=transaction.producer_id,
+            v3_and_below_producer_epoch=transaction.producer_epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[partition])],
+        )
+        response = await cluster.request(node_id, request, version_max=ADD_PARTITIONS_VERSION_OF_CLIENTS)
+        for found in response.results_by_topic_v3_and_below:
+            for each in found.results_by_partition:
+                if each.partition_error_code != ErrorCode.NONE:
+                    raise error_of(each.partition_error_code, about=f"partition {partition} of topic {topic}")
+
+    await _retried(cluster, config, transaction.transactional_id, ask)
+
+
+async def end(cluster: Cluster, config: ProducerConfig, transaction: Transaction, *, commit: bool) -> None:
+    async def ask() -> None:
+        node_id = await cluster.coordinator(TRANSACTION, transaction.transactional_id)
+        request = EndTxnRequest(
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            committed=commit,
+        )
+        most = None if partitions_join_by_themselves(cluster) else END_VERSION_BEFORE_EPOCH_BUMP
+        response = await cluster.request(node_id, request, version_max=most)
+        if response.error_code != ErrorCode.NONE:
+            raise error_of(response.error_code, about=f"transaction of {transaction.transactional_id}")
+
+    await _retried(cluster, config, transaction.transactional_id, ask)
+
+
+async def ongoing(cluster: Cluster, config: ProducerConfig, prefix: str) -> list[str]:
+    """The transactional ids with this beginning whose transaction is open, at all brokers."""
+
+    async def of_broker(node_id: int) -> list[str]:
+        # Not by a pattern: open transactions are few, and brokers before Kafka 4.1 know no patterns.
+        response = await cluster.request(node_id, ListTransactionsRequest(state_filters=[ONGOING]))
+        if response.error_code != ErrorCode.NONE:
+            raise error_of(response.error_code, about="the list of transactions")
+        return [each.transactional_id for each in response.transaction_states]
+
+    async def ask() -> list[str]:
+        await cluster.refresh(())
+        found = await asyncio.gather(*(of_broker(node_id) for node_id in sorted(cluster.brokers)))
+        return sorted({name for names in found for name in names if name.startswith(prefix)})
+
+    return await cluster.retry(ask, what="the list of transactions", timeout_ms=config.delivery_timeout_ms)
+
+
+async def timeout_ms_max(cluster: Cluster) -> int:
+    """How long the brokers let a transaction be open."""
+    node_id = next(iter(sorted(cluster.brokers)))
+    resource = DescribeConfigsResource(
+        resource_type=BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=[TIMEOUT_SETTING]
+    )
+    try:
+        response = await cluster.request(node_id, DescribeConfigsRequest(resources=[resource]))
+    except KafkaError:
+        return TIMEOUT_MS_DEFAULT  # a broker that is just gone: its colleagues have the default, or say so at the init
+    for result in response.results:
+        for each in result.configs:
+            if each.name == TIMEOUT_SETTING and each.value is not None:
+                return int(each.value)
+    return TIMEOUT_MS_DEFAULT
+
+
+async def end_all(
+    cluster: Cluster, config: ProducerConfig, transactions: Iterable[Transaction], *, commit: bool
+) -> dict[Transaction, KafkaError]:
+    """All at once; gives those that could not be ended, with the reason."""
+    wanted = list(transactions)
+    answers = await asyncio.gather(
+        *(end(cluster, config, each, commit=commit) for each in wanted), return_exceptions=True
+    )
+    failed: dict[Transaction, KafkaError] = {}
+    for transaction, answer in zip(wanted, answers, strict=True):
+        if isinstance(answer, KafkaError):
+            failed[transaction] = answer
+        elif answer is not None:
+            raise answer
+    return failed
+
+
+async def _retried(
+    cluster: Cluster, config: ProducerConfig, transactional_id: str, ask: Callable[[], Awaitable[T]]
+) -> T:
+    return await cluster.retry(
+        ask,
+        what=f"transactional id {transactional_id}",
+        timeout_ms=config.delivery_timeout_ms,
+        coordinator=(TRANSACTION, transactional_id),
+    )

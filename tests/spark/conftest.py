@@ -1,0 +1,49 @@
+"""Fixtures for tests of what runs on Spark: a broker, topics of their own, and one session for each module."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
+
+from broker_process import BrokerProcess
+from committed import create_topic
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[str]:
+    """BARNABAS_TEST_BOOTSTRAP=host:port points the tests at another broker, for instance Apache Kafka as oracle."""
+    given = os.environ.get("BARNABAS_TEST_BOOTSTRAP")
+    if given:
+        yield given
+        return
+    with BrokerProcess() as broker:
+        yield broker.address
+        assert broker.is_running(), broker.errors()
+        assert "Traceback" not in broker.errors(), broker.errors()[-8000:]
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> str:
+    """A name that no other test has."""
+    stem = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name)[:80].strip("-")
+    return f"{stem}.{os.getpid()}.{next(_numbers)}"
+
+
+@pytest.fixture
+def new_topic(served: str, unique: str) -> Callable[..., str]:
+    def create(partitions: int = 1, **config: str) -> str:
+        name = f"{unique}.{next(_numbers)}"
+        create_topic(served, name, partitions, **config)
+        return name
+
+    return create
