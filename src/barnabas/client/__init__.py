@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from barnabas.client import errors as errors
     from barnabas.client.admin import Admin as Admin
+    from barnabas.client.producer import Producer as Producer
+    from barnabas.client.producer import RecordMetadata as RecordMetadata
     from barnabas.types import TopicPartition as TopicPartition
 
 _WHERE = {
     "Admin": "barnabas.client.admin",
+    "Producer": "barnabas.client.producer",
+    "RecordMetadata": "barnabas.client.producer",
     "TopicPartition": "barnabas.types",
 }
 

@@ -93,6 +93,30 @@ class ClientConnection:
         of the connection and are valid until it returns. What it raises is what the future raises."""
         return self._send(message, version, timeout_ms, handle)
 
+    def tell(self, message: Message, version: int) -> None:
+        """Sends what gets no answer: records of acks=0. ConnectionLost where the connection is closed."""
+        if self.is_closed:
+            raise ConnectionLost("the connection is closed")
+        self._put(self._frame(message, version))
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether the socket has not taken all that was sent."""
+        return bool(self._unsent)
+
+    def _frame(self, message: Message, version: int) -> bytearray:
+        self._correlation_id = (self._correlation_id + 1) & CORRELATION_ID_MAX
+        frame = bytearray(SIZE_BYTES)
+        encode_request_header(frame, type(message).API_KEY, version, self._correlation_id, self._client_id)
+        message.encode(frame, version)
+        frame[:SIZE_BYTES] = (len(frame) - SIZE_BYTES).to_bytes(SIZE_BYTES, "big")
+        return frame
+
+    def _put(self, frame: bytearray) -> None:
+        self._unsent.append(memoryview(frame))
+        if len(self._unsent) == 1:
+            self._write()
+
     def _send(
         self, message: Message, version: int, timeout_ms: float, handle: Callable[[Any], None] | None
     ) -> "asyncio.Future[Any]":
@@ -100,17 +124,11 @@ class ClientConnection:
         if self.is_closed:
             answer.set_exception(ConnectionLost("the connection is closed"))
             return answer
-        self._correlation_id = (self._correlation_id + 1) & CORRELATION_ID_MAX
         api_key = type(message).API_KEY
-        frame = bytearray(SIZE_BYTES)
-        encode_request_header(frame, api_key, version, self._correlation_id, self._client_id)
-        message.encode(frame, version)
-        frame[:SIZE_BYTES] = (len(frame) - SIZE_BYTES).to_bytes(SIZE_BYTES, "big")
+        frame = self._frame(message, version)
         timer = self._clock.call_later(timeout_ms, lambda: self.close(RequestTimedOut(f"no answer in {timeout_ms} ms")))
         self._waiting.append(Waiting(api_key, version, self._correlation_id, answer, timer, handle))
-        self._unsent.append(memoryview(frame))
-        if len(self._unsent) == 1:
-            self._write()
+        self._put(frame)
         return answer
 
     def close(self, reason: Exception | None = None) -> None:
