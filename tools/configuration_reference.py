@@ -4,8 +4,6 @@ The page is committed, and a test says that it is current.
 """
 
 import sys
-from collections.abc import Iterable
-from pathlib import Path
 
 from barnabas.config import inapplicable
 from barnabas.config.broker import BrokerConfig
@@ -13,8 +11,9 @@ from barnabas.config.client_metrics import ClientMetricsConfig
 from barnabas.config.group import GroupConfig
 from barnabas.config.setting import Setting
 from barnabas.config.topic import TopicConfig
+from tools.pages import DOCS, table
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
+PAGE = DOCS / "configuration.md"
 HEADER = """# Settings
 
 *Written by `make generate` from the settings in the code; a test says that it is current.*
@@ -37,17 +36,17 @@ def page() -> str:
         [
             HEADER,
             "## Brokers",
-            *_table(("name", "type", "default", "allowed", "changes", "what it does"), map(_broker_row, broker)),
+            *table(("name", "type", "default", "allowed", "changes", "what it does"), map(_broker_row, broker)),
             "## Topics",
             "Where a topic sets nothing itself, it takes what its broker has, of several names the first set.\n",
-            *_table(("name", "type", "default", "allowed", "taken from", "what it does"), map(_inheriting_row, topic)),
+            *table(("name", "type", "default", "allowed", "taken from", "what it does"), map(_inheriting_row, topic)),
             "## Groups",
-            *_table(
+            *table(
                 ("name", "type", "default", "allowed", "taken from", "what it does"),
                 map(_inheriting_row, GroupConfig.SETTINGS.values()),
             ),
             "## Client metrics",
-            *_table(
+            *table(
                 ("name", "type", "default", "allowed", "what it does"),
                 ((*_facts(setting), setting.help) for setting in ClientMetricsConfig.SETTINGS.values()),
             ),
@@ -55,12 +54,6 @@ def page() -> str:
             *_without_effect(),
         ]
     )
-
-
-def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return [*lines, ""]
 
 
 def _facts(setting: Setting) -> tuple[str, str, str, str]:

@@ -1,6 +1,6 @@
 """AlterClientQuotas, versions 0 and 1: quotas are written down. The rules are in `controller.quotas`.
 
-Differs from Kafka: nothing is held to them.
+Differs from Kafka: quotas are kept and told, and no client is held to them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """FindCoordinator, versions 0 to 6: which broker coordinates a group, or a transactional id; from version 4 on, many at
 once.
 
-The first who asks makes `__consumer_offsets` or `__transaction_state`. Differs from Kafka: it waits for that, where
-Kafka answers COORDINATOR_NOT_AVAILABLE and lets the client ask again.
+Differs from Kafka: the first who asks makes `__consumer_offsets` or `__transaction_state` and waits for it, where Kafka
+answers COORDINATOR_NOT_AVAILABLE and lets the client ask again.
 Share groups do not exist: asking for one is INVALID_REQUEST.
 """
 
