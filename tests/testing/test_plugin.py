@@ -6,6 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from _pytest.assertion.rewrite import assertstate_key
+
+from barnabas.testing import plugin
 
 pytest_plugins = ("pytester",)
 
@@ -161,6 +164,16 @@ def test_a_fixture_of_that_name_in_a_suite_goes_before_ours(suite: pytest.Pytest
     suite.makeconftest("import pytest\n@pytest.fixture\ndef kafka():\n    return 'mine'")
     suite.makepyfile("def test(kafka):\n    assert kafka == 'mine'")
     run(suite).assert_outcomes(passed=1)
+
+
+def test_the_assertions_of_brokers_are_left_as_they_are(pytestconfig: pytest.Config):
+    """An installed package is marked as a whole, for it brings a plugin; one in a working copy is not."""
+    hook = pytestconfig.pluginmanager.rewrite_hook
+    state = pytestconfig.stash[assertstate_key]
+    hook.mark_rewrite("barnabas")
+    assert hook._is_marked_for_rewrite("barnabas.never.imported", state)
+    plugin.pytest_configure(pytestconfig)
+    assert not hook._is_marked_for_rewrite("barnabas.never.imported", state)
 
 
 def test_the_plugin_is_quick_to_import():

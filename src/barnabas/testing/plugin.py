@@ -39,8 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _spare_the_brokers(config: pytest.Config) -> None:
-    """Pytest rewrites the assertions of every package that brings a plugin. Those of a broker are not a test's: to
-    rewrite them costs ten times what it takes to start one."""
+    """Pytest rewrites the assertions of every package that brings a plugin. Those of a broker are not a test's, and to
+    rewrite them takes longer than to start one."""
     hook = config.pluginmanager.rewrite_hook
     marked: set[str] | None = getattr(hook, "_must_rewrite", None)
     if marked is not None:
