@@ -30,7 +30,7 @@ from barnabas.protocol.record_batch import (
 from barnabas.spark import schema
 from barnabas.spark.binary_columns import binary_array
 from barnabas.spark.record_headers import decode_headers
-from barnabas.spark.record_places import Bytes, Int64s, Piece, Places, find_records, malformed, read_varints
+from barnabas.spark.record_places import Bytes, Int64s, Piece, Places, find_records, read_varints
 from barnabas.types import Offset, ProducerId
 
 ROWS_MAX = 50_000  # of one Arrow batch; Spark takes 10 to 50 thousand equally well
@@ -45,6 +45,14 @@ class AbortedTransaction(NamedTuple):
     first_offset: Offset
 
 
+class BadBatch(InvalidRecordBatch):
+    """A batch that cannot be decoded, and where it lies in the bytes given."""
+
+    def __init__(self, position: int, problem: str) -> None:
+        super().__init__(problem)
+        self.position = position
+
+
 class RecordDecoder:
     """Decodes the bytes of one partition, piece by piece."""
 
@@ -53,6 +61,7 @@ class RecordDecoder:
     ) -> None:
         self.next_offset: Offset = 0  # behind the last batch that was seen, whether it became rows or not
         self.position = 0  # behind the last whole batch of the bytes given last
+        self.is_finished = False  # whether a batch at or behind the end was seen
         self._topic = topic
         self._partition = partition
         self._columns = tuple(columns)
@@ -76,15 +85,16 @@ class RecordDecoder:
         view = memoryview(whole)
         filter_ = _AbortedFilter(aborted)
         self.position = 0
-        self.next_offset = first_offset
+        self.next_offset = max(self.next_offset, first_offset)
         group: list[tuple[int, BatchHeader]] = []
         unpacked_bytes = rows = 0
         for position, header in _whole_batches(view):
             if header.base_offset >= end_offset:
+                self.is_finished = True
                 break
-            self.position = position + header.size_bytes
             if not crc_matches(view, position, header):
-                raise malformed(header, "the checksum differs from the batch")
+                raise BadBatch(position, f"the checksum of the batch at offset {header.base_offset} is wrong")
+            self.position = position + header.size_bytes
             hidden = filter_.hides(view, position, header)
             self.next_offset = max(self.next_offset, min(header.next_offset, end_offset))
             if hidden or header.next_offset <= first_offset or header.record_count == 0:
@@ -107,16 +117,12 @@ class RecordDecoder:
         first_offset: Offset,
         end_offset: Offset,
     ) -> Iterator[pa.RecordBatch]:
-        data, pieces = _unpacked(whole, view, group, self._size_max)
-        shown = np.frombuffer(data, np.uint8)
-        places = find_records(data, shown, pieces)
-        numbers = _numbers(pieces, places)
-        fields = _Fields(shown, places, numbers, data)
-        row_count = len(places.bodies)
-        keep = (fields.offsets >= first_offset) & (fields.offsets < end_offset)
-        found = pa.RecordBatch.from_arrays(
-            [self._column(name, fields, row_count) for name in self._columns], schema=self._schema
-        )
+        try:
+            found, offsets = self._decoded(whole, view, group)
+        except InvalidRecordBatch:
+            self._blame(whole, view, group)
+            raise
+        keep = (offsets >= first_offset) & (offsets < end_offset)
         if not keep.all():
             kept = np.flatnonzero(keep)
             if not len(kept):
@@ -127,6 +133,27 @@ class RecordDecoder:
                 found = found.take(pa.array(kept))
         for start in range(0, found.num_rows, ROWS_MAX):
             yield found.slice(start, ROWS_MAX)
+
+    def _blame(self, whole: bytes, view: memoryview, group: list[tuple[int, BatchHeader]]) -> None:
+        """Finds the batch of a group that cannot be decoded, one by one."""
+        for position, header in group:
+            try:
+                self._decoded(whole, view, [(position, header)])
+            except InvalidRecordBatch as problem:
+                raise BadBatch(position, str(problem)) from None
+
+    def _decoded(
+        self, whole: bytes, view: memoryview, group: list[tuple[int, BatchHeader]]
+    ) -> tuple[pa.RecordBatch, Int64s]:
+        """All records of these batches, and their offsets."""
+        data, pieces = _unpacked(whole, view, group, self._size_max)
+        shown = np.frombuffer(data, np.uint8)
+        places = find_records(data, shown, pieces)
+        numbers = _numbers(pieces)
+        fields = _Fields(shown, places, numbers, data)
+        row_count = len(places.bodies)
+        arrays = [self._column(name, fields, row_count) for name in self._columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema), fields.offsets
 
     def _column(self, name: str, fields: "_Fields", row_count: int) -> pa.Array:
         match name:
@@ -157,7 +184,10 @@ class RecordDecoder:
 def _whole_batches(view: memoryview) -> Iterator[tuple[int, BatchHeader]]:
     position, limit = 0, len(view)
     while position + HEADER_BYTES <= limit:
-        header = read_header(view, position)
+        try:
+            header = read_header(view, position)
+        except InvalidRecordBatch as problem:
+            raise BadBatch(position, str(problem)) from None
         if header.size_bytes > limit - position:
             return
         yield position, header
@@ -211,7 +241,7 @@ class _BatchNumbers(NamedTuple):
     append_time: npt.NDArray[np.bool_]
 
 
-def _numbers(pieces: Sequence[Piece], places: Places) -> _BatchNumbers:
+def _numbers(pieces: Sequence[Piece]) -> _BatchNumbers:
     headers = [piece.header for piece in pieces]
     return _BatchNumbers(
         np.array([header.base_offset for header in headers], np.int64),
