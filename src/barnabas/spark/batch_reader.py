@@ -1,0 +1,107 @@
+"""A batch query: its offsets are settled once, when it is planned, and each task reads a piece.
+
+Always holds: what is read is what was there at planning; Spark plans once for each `load()`, so a DataFrame shows the
+same rows at each of its actions. Does not know: files, brokers; `scan` and `fetching` do.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from barnabas.spark import fetching, scan, selection
+from barnabas.spark.brokers import Brokers
+from barnabas.spark.connections import connections
+from barnabas.spark.fetching import FetchSplit
+from barnabas.spark.offsets import Bounds, Range, batch_points, resolve_batch
+from barnabas.spark.options import COMMITTED, Options
+from barnabas.spark.read_settings import READ_COMMITTED, ReadConfig, read_config
+from barnabas.spark.scan import ScanSplit
+from barnabas.spark.splits import split_ranges
+from barnabas.types import Offset, TopicPartition, Uuid
+
+BYTES_PER_RECORD = 1024.0  # assumed where brokers do not say how large their logs are
+
+logger = logging.getLogger(__name__)
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: Options, columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = tuple(columns)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        if options["logDirs"]:
+            return scan.plan(
+                options,
+                lambda there: selection.chosen(options, there),
+                read_committed=options.kafka.get("isolation.level") == READ_COMMITTED,
+                tell=logger.warning,
+            )
+        config = read_config(options.kafka)
+        here = connections()
+        return here.run(_plan(options, config))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_split(partition, self._options, self._columns)
+
+
+def read_split(partition: InputPartition, options: Options, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of one task."""
+    if isinstance(partition, ScanSplit):
+        return scan.read(partition, columns)
+    assert isinstance(partition, FetchSplit)
+    return fetching.read(partition, columns, options.kafka, fail_on_data_loss=options["failOnDataLoss"])
+
+
+async def _plan(options: Options, config: ReadConfig) -> list[FetchSplit]:
+    brokers = Brokers(await connections().cluster(config), config)
+    ids = await brokers.partitions(options)
+    bounds = await brokers.bounds(ids)
+    committed: Mapping[TopicPartition, Offset] = {}
+    if options["startingOffsets"] == COMMITTED:
+        committed = await brokers.committed(options["groupId"], ids)
+    points = batch_points(options, ids, committed)
+    by_time = await brokers.by_time(points.times())
+    ranges = resolve_batch(options, points, bounds, by_time, logger.warning)
+    weights = await bytes_per_record(brokers, ranges, bounds)
+    return cut(ranges, ids, weights, options)
+
+
+async def bytes_per_record(
+    brokers: Brokers, ranges: Sequence[Range], bounds: Mapping[TopicPartition, Bounds]
+) -> dict[TopicPartition, float]:
+    """About how much of its log an offset of each partition takes."""
+    sizes = await brokers.sizes([each.partition for each in ranges])
+    return {
+        each: size / (bounds[each].latest - bounds[each].earliest) if size else BYTES_PER_RECORD
+        for each, size in sizes.items()
+    }
+
+
+def cut(
+    ranges: Sequence[Range],
+    ids: Mapping[TopicPartition, Uuid],
+    weights: Mapping[TopicPartition, float],
+    options: Options,
+) -> list[FetchSplit]:
+    parts = split_ranges(
+        ranges,
+        {each.partition: weights.get(each.partition, BYTES_PER_RECORD) for each in ranges},
+        split_bytes=options["splitBytes"],
+        min_partitions=options["minPartitions"],
+        max_records=options["maxRecordsPerPartition"],
+    )
+    return [
+        FetchSplit(
+            topic=each.partition.topic,
+            partition=each.partition.partition,
+            topic_id=ids[each.partition],
+            first_offset=each.first_offset,
+            end_offset=each.end_offset,
+            bytes_per_record=weights.get(each.partition, BYTES_PER_RECORD),
+        )
+        for each in parts
+    ]

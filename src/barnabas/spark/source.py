@@ -1,0 +1,62 @@
+"""The data source as Spark sees it: format `barnabas`, built from options; readers and writers are made from here.
+
+Options are checked when a reader or writer is made, before anything is read or written.
+Light to import: Spark imports it in every session that looks for data sources.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+    from pyspark.sql.types import StructType
+
+    from barnabas.spark.options import Options
+
+# What Spark itself puts among the options of a read.
+ADDED_BY_SPARK = ("path", "paths", "queryName", "checkpointLocation")
+
+
+class BarnabasSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "barnabas"
+
+    def schema(self) -> StructType:
+        from barnabas.spark.schema import columns, spark_schema
+
+        return spark_schema(columns(self._read_options()))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from barnabas.spark.batch_reader import BatchReader
+        from barnabas.spark.read_checks import check_batch
+
+        options = self._read_options()
+        check_batch(options)
+        return BatchReader(options, schema.names)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from barnabas.spark.read_checks import check_stream
+        from barnabas.spark.stream_reader import StreamReader
+
+        options = self._read_options()
+        check_stream(options)
+        return StreamReader(options, schema.names)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from barnabas.spark.writer import BatchWriter
+
+        return BatchWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        from barnabas.spark.writer import StreamWriter
+
+        return StreamWriter(self.options, schema, overwrite)
+
+    def _read_options(self) -> Options:
+        from barnabas.spark.options import READ_OPTIONS, Options
+
+        return Options(self.options, READ_OPTIONS, ignored=ADDED_BY_SPARK)

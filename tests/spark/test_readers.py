@@ -1,0 +1,402 @@
+"""Readers of the data source against a broker, without Spark around them: offsets, splits, what is lost and told."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from client_libraries import confluent_kafka as ck
+from confluent_kafka.admin import AdminClient
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from barnabas.config.validation import ConfigError
+from barnabas.spark import read_checks, stream_view
+from barnabas.spark.batch_reader import BatchReader
+from barnabas.spark.fetching import DataLoss
+from barnabas.spark.offsets import OffsetError
+from barnabas.spark.options import READ_OPTIONS, Options
+from barnabas.spark.schema import columns
+from barnabas.spark.selection import NoSuchTopic
+from barnabas.spark.stream_reader import StreamReader
+
+NOW_MS = 1_700_000_000_000
+SECONDS_MAX = 30
+
+Row = dict[str, Any]
+
+
+def produce(served: str, topic: str, count: int, partition: int = 0, first: int = 0, **settings: Any) -> None:
+    """Records that say their number, a millisecond apart."""
+    producer = ck.Producer({"bootstrap.servers": served, "linger.ms": 20, **settings})
+    for number in range(first, first + count):
+        producer.produce(topic, b"value-%d" % number, partition=partition, timestamp=NOW_MS + number)
+        producer.poll(0)
+    assert producer.flush(SECONDS_MAX) == 0
+
+
+def options(served: str, **given: object) -> Options:
+    settings = {"kafka.bootstrap.servers": served, **{name: str(value) for name, value in given.items()}}
+    return Options({name.replace("__", "."): value for name, value in settings.items()}, READ_OPTIONS)
+
+
+def batch(served: str, **given: object) -> tuple[list[Any], list[Row]]:
+    found = options(served, **given)
+    read_checks.check_batch(found)
+    reader = BatchReader(found, columns(found))
+    splits = list(reader.partitions())
+    there = pickle.loads(pickle.dumps((reader, splits)))  # as Spark hands them to tasks
+    return splits, [row for split in there[1] for each in there[0].read(split) for row in each.to_pylist()]
+
+
+def numbers(rows: list[Row]) -> list[int]:
+    return [int(row["value"].decode().removeprefix("value-")) for row in rows]
+
+
+def offsets_of(topic: str, *offsets: int) -> str:
+    return json.dumps({topic: {str(number): offset for number, offset in enumerate(offsets)}})
+
+
+class TestBatch:
+    def test_every_record_once_with_its_facts(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic(2)
+        produce(served, topic, 300, partition=0)
+        produce(served, topic, 200, partition=1, first=1000)
+        splits, rows = batch(served, subscribe=topic)
+        assert len(splits) == 2
+        assert numbers(rows) == [*range(300), *range(1000, 1200)]
+        assert [row["offset"] for row in rows] == [*range(300), *range(200)]
+        row = rows[0]
+        assert (row["topic"], row["partition"], row["key"], row["timestampType"]) == (topic, 0, None, 0)
+        assert int(row["timestamp"].timestamp() * 1000) == NOW_MS
+
+    @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+    def test_every_codec(self, served: str, new_topic: Callable[..., str], codec: str) -> None:
+        topic = new_topic()
+        produce(served, topic, 500, **{"compression.type": codec})
+        assert numbers(batch(served, subscribe=topic)[1]) == list(range(500))
+
+    def test_a_large_partition_is_read_by_several_tasks(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic(2)
+        produce(served, topic, 2000, partition=0)
+        produce(served, topic, 20, partition=1)
+        splits, rows = batch(served, subscribe=topic, splitBytes=8192)
+        of_first = [each for each in splits if each.partition == 0]
+        assert len(of_first) > 3
+        assert len(splits) - len(of_first) == 1
+        assert numbers(rows) == [*range(2000), *range(20)]
+        assert len(batch(served, subscribe=topic, minPartitions=9)[0]) >= 9
+        splits, rows = batch(served, subscribe=topic, maxRecordsPerPartition=600)
+        assert max(each.end_offset - each.first_offset for each in splits) <= 600
+        assert len(rows) == 2020
+
+    def test_small_fetches(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic()
+        produce(served, topic, 3000, **{"batch.num.messages": 50})
+        assert numbers(batch(served, subscribe=topic, kafka__fetch__max__bytes=5000)[1]) == list(range(3000))
+
+    def test_offsets_and_times_bound_it(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic(2)
+        for partition in range(2):
+            produce(served, topic, 100, partition=partition)
+        _, rows = batch(
+            served, subscribe=topic, startingOffsets=offsets_of(topic, 90, -2), endingOffsets=offsets_of(topic, -1, 5)
+        )
+        assert numbers(rows) == [*range(90, 100), *range(5)]
+        _, rows = batch(served, subscribe=topic, startingTimestamp=NOW_MS + 97, endingTimestamp=NOW_MS + 99)
+        assert numbers(rows) == [97, 98] * 2
+        by_time = {topic: {"0": NOW_MS + 99, "1": NOW_MS + 98}}
+        _, rows = batch(served, subscribe=topic, startingOffsetsByTimestamp=json.dumps(by_time))
+        assert numbers(rows) == [99, 98, 99]
+
+    def test_what_cannot_be_read_is_told(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic()
+        produce(served, topic, 10)
+        with pytest.raises(OffsetError, match=f"offset 99 of {topic}-0"):
+            batch(served, subscribe=topic, endingOffsets=offsets_of(topic, 99))
+        with pytest.raises(NoSuchTopic, match="does not exist; did you mean"):
+            batch(served, subscribe=topic[:-1])
+        with pytest.raises(ConfigError, match="says nothing of"):
+            batch(served, subscribe=topic, startingOffsets='{"other": {"0": 1}}')
+        with pytest.raises(OffsetError, match="is as late as the starting timestamp"):
+            batch(served, subscribe=topic, startingTimestamp=NOW_MS + 9999)
+        assert batch(
+            served, subscribe=topic, startingTimestamp=NOW_MS + 9999, startingOffsetsByTimestampStrategy="latest"
+        ) == ([], [])
+
+    def test_patterns_and_assignments(self, served: str, new_topic: Callable[..., str]) -> None:
+        first, second = new_topic(2), new_topic()
+        produce(served, first, 5, partition=1)
+        produce(served, second, 5, first=100)
+        stem = first.rpartition(".")[0].replace(".", "\\.")
+        assert numbers(batch(served, subscribePattern=f"{stem}\\..*")[1]) == [*range(5), *range(100, 105)]
+        assert numbers(batch(served, assign=json.dumps({first: [1]}))[1]) == list(range(5))
+
+    def test_transactions(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic()
+        producer = ck.Producer({"bootstrap.servers": served, "transactional.id": topic})
+        producer.init_transactions(SECONDS_MAX)
+        for end in ("commit", "abort", "commit"):
+            producer.begin_transaction()
+            for number in range(3):
+                producer.produce(topic, b"value-%d" % number, key=end)
+            assert producer.flush(SECONDS_MAX) == 0  # or an abort takes back what was not sent yet
+            getattr(producer, f"{end}_transaction")(SECONDS_MAX)
+        _, rows = batch(served, subscribe=topic, kafka__isolation__level="read_committed")
+        assert [row["key"] for row in rows] == [b"commit"] * 6
+        assert [row["key"] for row in batch(served, subscribe=topic)[1]].count(b"abort") == 3
+
+    def test_headers(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic()
+        producer = ck.Producer({"bootstrap.servers": served})
+        producer.produce(topic, b"value-0", headers=[("a", b"1"), ("a", None)])
+        producer.produce(topic, b"value-1")
+        assert producer.flush(SECONDS_MAX) == 0
+        _, rows = batch(served, subscribe=topic, includeHeaders="true")
+        assert [row["headers"] for row in rows] == [[{"key": "a", "value": b"1"}, {"key": "a", "value": None}], None]
+
+    def test_records_deleted_after_planning(
+        self, served: str, new_topic: Callable[..., str], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        topic = new_topic()
+        produce(served, topic, 100)
+        for fail in ("true", "false"):
+            given = options(served, subscribe=topic, failOnDataLoss=fail, startingOffsets=offsets_of(topic, -2))
+            reader = BatchReader(given, columns(given))
+            (split,) = reader.partitions()
+            delete_before(served, topic, 60 if fail == "true" else 80)
+            if fail == "true":
+                with pytest.raises(DataLoss, match=f"offsets 0 to 59 of {topic}-0 were deleted"):
+                    list(reader.read(split))
+            else:
+                with caplog.at_level(logging.WARNING):
+                    rows = [row for each in reader.read(split) for row in each.to_pylist()]
+                assert numbers(rows) == list(range(80, 100))
+                assert f"offsets 60 to 79 of {topic}-0 were deleted" in caplog.text
+
+    def test_a_group_says_where_to_begin(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic(2)
+        for partition in range(2):
+            produce(served, topic, 10, partition=partition)
+        consumer = ck.Consumer({"bootstrap.servers": served, "group.id": topic})
+        consumer.commit(offsets=[ck.TopicPartition(topic, 0, 7)], asynchronous=False)
+        consumer.close()
+        _, rows = batch(served, subscribe=topic, groupId=topic, startingOffsets="committed")
+        assert numbers(rows) == [7, 8, 9, *range(10)]
+
+
+def delete_before(served: str, topic: str, offset: int) -> None:
+    admin = AdminClient({"bootstrap.servers": served})
+    for future in admin.delete_records([ck.TopicPartition(topic, 0, offset)]).values():
+        future.result(SECONDS_MAX)
+
+
+class Stream:
+    """As Spark drives a reader: each end is the next start."""
+
+    def __init__(self, served: str, **given: object) -> None:
+        found = options(served, **given)
+        read_checks.check_stream(found)
+        self.reader = StreamReader(found, columns(found))
+        self.place: dict[str, Any] | None = None
+        self.before: dict[str, Any] = {}
+
+    def batch(self) -> list[Row]:
+        """The rows of the next batch; none where there is nothing new."""
+        start = self.reader.initialOffset() if self.place is None else self.place
+        end = json.loads(json.dumps(self.reader.latestOffset(start, self.reader.getDefaultReadLimit())))
+        self.before = start
+        if end == start:
+            return []
+        self.place = end
+        return self.rows(start, end)
+
+    def rows(self, start: dict[str, Any], end: dict[str, Any]) -> list[Row]:
+        splits = self.reader.partitions(start, end)
+        return [row for split in splits for each in self.reader.read(split) for row in each.to_pylist()]
+
+
+@pytest.fixture(autouse=True)
+def always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AGE_MAX_S", "IDLE_AGE_MAX_S", "PARTITIONS_AGE_MAX_S"):
+        monkeypatch.setattr(stream_view, name, 0.0)
+
+
+class TestStream:
+    def test_batches_follow_each_other(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic()
+        produce(served, topic, 5)
+        stream = Stream(served, subscribe=topic, startingOffsets="earliest")
+        assert numbers(stream.batch()) == list(range(5))
+        assert stream.batch() == []
+        produce(served, topic, 3, first=5)
+        assert numbers(stream.batch()) == [5, 6, 7]
+        assert stream.place is not None
+        assert stream.place[topic] == {"0": 8}
+        assert stream.reader.reportLatestOffset() == {topic: {"0": 8}}
+
+    def test_a_failed_first_batch_begins_where_it_began(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic()
+        produce(served, topic, 5)
+        stream = Stream(served, subscribe=topic)  # from latest
+        assert stream.batch() == []  # nothing to read, yet now it is written down where the stream begins
+        first_end = stream.place
+        produce(served, topic, 3, first=5)
+        produced_end = Stream(served, subscribe=topic).reader.initialOffset()
+        assert produced_end[topic] == {"0": 8}
+        # Another process, which knows only what Spark has kept: the end of the first batch.
+        again = Stream(served, subscribe=topic)
+        assert first_end is not None
+        assert again.rows(again.reader.initialOffset(), first_end) == []
+        again.place = first_end
+        assert numbers(again.batch()) == [5, 6, 7]
+
+    def test_the_first_end_carries_its_beginning(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic()
+        produce(served, topic, 5)
+        stream = Stream(served, subscribe=topic)
+        start = stream.reader.initialOffset()
+        produce(served, topic, 3, first=5)
+        end = stream.reader.latestOffset(start, ReadAllAvailable())
+        again = Stream(served, subscribe=topic)
+        assert numbers(again.rows(again.reader.initialOffset(), end)) == [5, 6, 7]
+
+    def test_limits(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic(2)
+        produce(served, topic, 90, partition=0)
+        produce(served, topic, 10, partition=1)
+        stream = Stream(served, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=20)
+        rows = stream.batch()
+        assert len(rows) == 20
+        assert len([row for row in rows if row["partition"] == 1]) == 2
+        while more := stream.batch():
+            assert len(more) <= 20
+            rows += more
+        assert sorted((row["partition"], row["offset"]) for row in rows) == [
+            *((0, number) for number in range(90)),
+            *((1, number) for number in range(10)),
+        ]
+
+    def test_bytes(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic()
+        produce(served, topic, 1000)
+        stream = Stream(served, subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger=2000)
+        first = stream.batch()
+        assert 10 < len(first) < 400
+        one = Stream(served, subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger=1)
+        assert len(one.batch()) == 1
+
+    def test_it_waits_for_enough(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic()
+        given = {"startingOffsets": "earliest", "minOffsetsPerTrigger": 10}
+        stream = Stream(served, subscribe=topic, **given, maxTriggerDelay="1h")
+        stream.batch()
+        produce(served, topic, 4)
+        assert stream.batch() == []
+        produce(served, topic, 6, first=4)
+        assert numbers(stream.batch()) == list(range(10))
+        impatient = Stream(served, subscribe=topic, **given, maxTriggerDelay="0ms")
+        assert len(impatient.batch()) == 10
+        produce(served, topic, 1)
+        assert len(impatient.batch()) == 1
+
+    def test_available_now_ends(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic()
+        produce(served, topic, 25)
+        stream = Stream(served, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=10)
+        stream.reader.prepareForTriggerAvailableNow()
+        assert len(stream.batch()) == 10
+        produce(served, topic, 25)
+        assert [len(stream.batch()) for _ in range(3)] == [10, 5, 0]
+
+    def test_new_partitions_are_read_from_their_beginning(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic()
+        stream = Stream(served, subscribe=topic)
+        stream.batch()
+        admin = AdminClient({"bootstrap.servers": served})
+        for future in admin.create_partitions([ck.admin.NewPartitions(topic, 2)]).values():
+            future.result(SECONDS_MAX)
+        produce(served, topic, 3, partition=1)
+        assert numbers(stream.batch()) == [0, 1, 2]
+
+    def test_progress_as_a_group(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic()
+        produce(served, topic, 5)
+        stream = Stream(served, subscribe=topic, startingOffsets="earliest", groupId=topic)
+        stream.batch()
+        assert stream.place is not None
+        stream.reader.commit(stream.place)
+        consumer = ck.Consumer({"bootstrap.servers": served, "group.id": topic})
+        assert [each.offset for each in consumer.committed([ck.TopicPartition(topic, 0)], SECONDS_MAX)] == [5]
+        consumer.close()
+        produce(served, topic, 2, first=5)
+        later = Stream(served, subscribe=topic, startingOffsets="committed", groupId=topic)
+        assert numbers(later.batch()) == [5, 6]
+
+
+class TestLoss:
+    """Each way in which a log may not be what it was has its own words, with the offsets."""
+
+    def started(self, served: str, topic: str, fail: str = "true") -> Stream:
+        produce(served, topic, 10)
+        stream = Stream(served, subscribe=topic, startingOffsets="earliest", failOnDataLoss=fail)
+        assert len(stream.batch()) == 10
+        produce(served, topic, 10, first=10)
+        return stream
+
+    def test_retention(self, served: str, new_topic: Callable[..., str], caplog: pytest.LogCaptureFixture) -> None:
+        topic = new_topic()
+        stream = self.started(served, topic)
+        delete_before(served, topic, 15)
+        with pytest.raises(DataLoss, match=f"offsets 10 to 14 of {topic}-0 were deleted before they were read"):
+            stream.batch()
+        lenient = Stream(served, subscribe=topic, failOnDataLoss="false")
+        lenient.place = stream.before
+        assert numbers(lenient.batch()) == list(range(15, 20))
+        assert f"offsets 10 to 14 of {topic}-0 were deleted" in caplog.text
+
+    def test_deletion_and_anew(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic()
+        stream = self.started(served, topic)
+        admin = AdminClient({"bootstrap.servers": served})
+        for future in admin.delete_topics([topic]).values():
+            future.result(SECONDS_MAX)
+        with pytest.raises(DataLoss, match=f"{topic}-0 was deleted; it was read up to offset 10"):
+            stream.batch()
+        for future in admin.create_topics([ck.admin.NewTopic(topic, 1, 1)]).values():
+            future.result(SECONDS_MAX)
+        produce(served, topic, 30, first=100)
+        with pytest.raises(DataLoss, match=f"topic {topic} was deleted and made anew"):
+            stream.batch()
+        lenient = Stream(served, subscribe=topic, failOnDataLoss="false")
+        lenient.place = stream.place
+        assert numbers(lenient.batch()) == list(range(100, 130))
+
+    def test_truncation(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic()
+        stream = self.started(served, topic)
+        assert stream.place is not None
+        stream.place[topic]["0"] = 50
+        with pytest.raises(DataLoss, match=f"offsets 20 to 49 of {topic}-0, which were read, have been cut off"):
+            stream.batch()
+        lenient = Stream(served, subscribe=topic, failOnDataLoss="false")
+        lenient.place = stream.place
+        lenient.batch()
+        produce(served, topic, 3, first=20)
+        assert numbers(lenient.batch()) == [20, 21, 22]
+
+    def test_gaps_are_no_loss(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic()
+        producer = ck.Producer({"bootstrap.servers": served, "transactional.id": topic})
+        producer.init_transactions(SECONDS_MAX)
+        for end in ("abort", "commit", "abort"):
+            producer.begin_transaction()
+            producer.produce(topic, b"value-0", key=end)
+            assert producer.flush(SECONDS_MAX) == 0
+            getattr(producer, f"{end}_transaction")(SECONDS_MAX)
+        stream = Stream(served, subscribe=topic, startingOffsets="earliest", kafka__isolation__level="read_committed")
+        assert [row["key"] for row in stream.batch()] == [b"commit"]
+        assert stream.batch() == []
