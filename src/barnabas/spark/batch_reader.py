@@ -19,6 +19,7 @@ from barnabas.spark.options import COMMITTED, Options
 from barnabas.spark.read_settings import READ_COMMITTED, ReadConfig, read_config
 from barnabas.spark.scan import ScanSplit
 from barnabas.spark.splits import split_ranges
+from barnabas.spark.values import ValueDecoder
 from barnabas.types import Offset, TopicPartition, Uuid
 
 BYTES_PER_RECORD = 1024.0  # assumed where brokers do not say how large their logs are
@@ -27,9 +28,10 @@ logger = logging.getLogger(__name__)
 
 
 class BatchReader(DataSourceReader):
-    def __init__(self, options: Options, columns: Sequence[str]) -> None:
+    def __init__(self, options: Options, columns: Sequence[str], values: ValueDecoder | None = None) -> None:
         self._options = options
         self._columns = tuple(columns)
+        self._values = values
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
@@ -45,15 +47,20 @@ class BatchReader(DataSourceReader):
         return here.run(_plan(options, config))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_split(partition, self._options, self._columns)
+        return read_split(partition, self._options, self._columns, self._values)
 
 
-def read_split(partition: InputPartition, options: Options, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_split(
+    partition: InputPartition, options: Options, columns: Sequence[str], values: ValueDecoder | None
+) -> Iterator[pa.RecordBatch]:
     """The rows of one task."""
+    wanted = columns if values is None else values.columns_needed(columns)
     if isinstance(partition, ScanSplit):
-        return scan.read(partition, columns)
-    assert isinstance(partition, FetchSplit)
-    return fetching.read(partition, columns, options.kafka, fail_on_data_loss=options["failOnDataLoss"])
+        found = scan.read(partition, wanted)
+    else:
+        assert isinstance(partition, FetchSplit)
+        found = fetching.read(partition, wanted, options.kafka, fail_on_data_loss=options["failOnDataLoss"])
+    return found if values is None else values.decoded(found, columns)
 
 
 async def _plan(options: Options, config: ReadConfig) -> list[FetchSplit]:

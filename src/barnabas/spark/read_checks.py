@@ -3,10 +3,13 @@
 Always holds: an option that would have no effect here is refused, by name.
 """
 
+from collections.abc import Sequence
+
 from barnabas.config.validation import ConfigError
-from barnabas.spark import selection
+from barnabas.spark import selection, values
 from barnabas.spark.options import COMMITTED, Options
 from barnabas.spark.read_settings import READ_COMMITTED, read_config
+from barnabas.spark.schema import columns
 
 STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
@@ -16,6 +19,7 @@ SCAN_SETTINGS = ("isolation.level",)
 
 def check_batch(options: Options) -> None:
     selection.check(options)
+    values.check(options)
     _refuse(options, STREAM_ONLY, "is for streams")
     if options["logDirs"]:
         _refuse(options, NOT_FOR_SCANS, "has no meaning with logDirs")
@@ -33,6 +37,7 @@ def check_batch(options: Options) -> None:
 
 def check_stream(options: Options) -> None:
     selection.check(options)
+    values.check(options)
     _refuse(options, BATCH_ONLY, "is for batch queries; a stream has no end")
     if options["logDirs"]:
         raise ConfigError("logDirs is for batch queries; a stream reads from brokers")
@@ -43,6 +48,16 @@ def check_stream(options: Options) -> None:
         raise ConfigError(f"minOffsetsPerTrigger is {least}, more than maxOffsetsPerTrigger, which is {most}")
     _check_group(options)
     read_config(options.kafka)
+
+
+def check_schema(names: Sequence[str], options: Options) -> None:
+    """A schema that the user gives must be that of the source."""
+    wanted = columns(options)
+    if tuple(names) != wanted:
+        raise ConfigError(
+            f"the schema has the columns {', '.join(names)}, and this read {', '.join(wanted)}: "
+            "leave .schema(…) out, and choose with the option columns"
+        )
 
 
 def _check_group(options: Options) -> None:

@@ -5,15 +5,11 @@ accepts (no large and no view types). Does not know: where rows come from.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from barnabas.config.validation import ConfigError
 from barnabas.spark.options import Options
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
 
 KEY, VALUE, TOPIC, PARTITION, OFFSET = "key", "value", "topic", "partition", "offset"
 TIMESTAMP, TIMESTAMP_TYPE, HEADERS = "timestamp", "timestampType", "headers"
@@ -28,6 +24,16 @@ ARROW_TYPES: dict[str, pa.DataType] = {
     TIMESTAMP: pa.timestamp("us", "UTC"),
     TIMESTAMP_TYPE: pa.int32(),
     HEADERS: HEADERS_TYPE,
+}
+DDL_TYPES = {
+    KEY: "binary",
+    VALUE: "binary",
+    TOPIC: "string",
+    PARTITION: "int",
+    OFFSET: "bigint",
+    TIMESTAMP: "timestamp",
+    TIMESTAMP_TYPE: "int",
+    HEADERS: "array<struct<key: string, value: binary>>",
 }
 
 
@@ -52,22 +58,6 @@ def arrow_schema(names: Sequence[str]) -> pa.Schema:
     return pa.schema([(name, ARROW_TYPES[name]) for name in names])
 
 
-def spark_schema(names: Sequence[str], value_type: "DataType | None" = None) -> "StructType":
-    """`value_type` is that of the value's column where values are decoded."""
-    from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructType, TimestampType
-
-    header = StructType().add("key", StringType()).add("value", BinaryType())
-    types: dict[str, DataType] = {
-        KEY: BinaryType(),
-        VALUE: value_type or BinaryType(),
-        TOPIC: StringType(),
-        PARTITION: IntegerType(),
-        OFFSET: LongType(),
-        TIMESTAMP: TimestampType(),
-        TIMESTAMP_TYPE: IntegerType(),
-        HEADERS: ArrayType(header),
-    }
-    found = StructType()
-    for name in names:
-        found = found.add(name, types[name])
-    return found
+def spark_ddl(names: Sequence[str], value_ddl: str | None) -> str:
+    """The columns as Spark's DDL. `value_ddl` is the type of the value's column where values are decoded."""
+    return ", ".join(f"{name} {value_ddl if name == VALUE and value_ddl else DDL_TYPES[name]}" for name in names)

@@ -25,26 +25,33 @@ class BarnabasSource(DataSource):
     def name(cls) -> str:
         return "barnabas"
 
-    def schema(self) -> StructType:
-        from barnabas.spark.schema import columns, spark_schema
+    def schema(self) -> str:
+        from barnabas.spark.schema import columns, spark_ddl
+        from barnabas.spark.values import check, value_ddl
 
-        return spark_schema(columns(self._read_options()))
+        options = self._read_options()
+        check(options)
+        return spark_ddl(columns(options), value_ddl(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from barnabas.spark.batch_reader import BatchReader
-        from barnabas.spark.read_checks import check_batch
+        from barnabas.spark.read_checks import check_batch, check_schema
+        from barnabas.spark.values import value_decoder
 
         options = self._read_options()
         check_batch(options)
-        return BatchReader(options, schema.names)
+        check_schema(schema.names, options)
+        return BatchReader(options, schema.names, value_decoder(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from barnabas.spark.read_checks import check_stream
+        from barnabas.spark.read_checks import check_schema, check_stream
         from barnabas.spark.stream_reader import StreamReader
+        from barnabas.spark.values import value_decoder
 
         options = self._read_options()
         check_stream(options)
-        return StreamReader(options, schema.names)
+        check_schema(schema.names, options)
+        return StreamReader(options, schema.names, value_decoder(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from barnabas.spark.writer import BatchWriter

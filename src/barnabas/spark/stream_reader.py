@@ -7,7 +7,6 @@ error or in the log, with the offsets that are lost; under AvailableNow nothing 
 Does not know: how records are read; that is `fetching`'s.
 """
 
-import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -31,15 +30,15 @@ from barnabas.spark.options import Options
 from barnabas.spark.read_settings import read_config
 from barnabas.spark.stream_offsets import Place, decode_place, lag, limit_bytes, limit_records
 from barnabas.spark.stream_view import StreamView
+from barnabas.spark.values import ValueDecoder
 from barnabas.types import Offset, TopicPartition
-
-logger = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, options: Options, columns: Sequence[str]) -> None:
+    def __init__(self, options: Options, columns: Sequence[str], values: ValueDecoder | None = None) -> None:
         self._options = options
         self._columns = tuple(columns)
+        self._values = values
         self._initial: Place | None = None  # the same answer however often Spark asks
         self._target: dict[TopicPartition, Offset] | None = None  # under AvailableNow: where the run ends
         self._triggered_s = float("-inf")  # when a batch was last let through
@@ -123,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._view().splits(decode_place(start), decode_place(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_split(partition, self._options, self._columns)
+        return read_split(partition, self._options, self._columns, self._values)
 
     def commit(self, end: dict[str, Any]) -> None:
         if self._options["groupId"] is not None:
