@@ -154,6 +154,15 @@ def test_leaders_move_and_brokers_fall_while_a_client_writes(kafka: Kafka, libra
     assert read(kafka, library, topic, 3) == ["a", "b", "c"]
 
 
+def test_requests_can_be_watched(kafka: Kafka, library: Library):
+    topic, other = kafka.create_topic("letters"), kafka.create_topic("other")
+    with kafka.watch("Produce", topic=topic) as watch, kafka.delay("Produce", 1, topic=topic) as delay:
+        assert send(kafka, library, topic, "a", "b") == NONE
+        assert send(kafka, library, other, "c") == NONE
+        watch.wait(2)
+        assert (watch.hits, delay.hits) == (2, 2)
+
+
 @pytest.mark.kafka(brokers=3)
 def test_one_error_is_one_error_however_many_brokers_there_are(kafka: Kafka, library: Library):
     topic = kafka.create_topic("letters", partitions=3)

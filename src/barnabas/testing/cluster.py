@@ -19,7 +19,7 @@ from barnabas.errors import ErrorCode
 from barnabas.protocol.message import Message
 from barnabas.server.broker import Broker
 from barnabas.testing.broker_thread import BrokerStopped, BrokerThread, End
-from barnabas.testing.faults import Delay, Drop, Fail, Fault, Faults, api_named, error_named
+from barnabas.testing.faults import Action, Delay, Drop, Fail, Fault, Faults, Watch, api_named, error_named
 
 HOST = "127.0.0.1"
 WAIT_SECONDS_MAX = 20.0
@@ -202,6 +202,9 @@ class Cluster:
             raise ValueError(f"nothing can be delayed by {ms} ms")
         return self._add(Delay(ms, after), api, times, topic, broker)
 
+    def watch(self, api: str | int | None, topic: str | None, broker: int | None) -> int:
+        return self._add(Watch(), api, None, topic, broker)
+
     def drop_connections(self, broker: int | None) -> int:
         """Of clients, now; how many there were."""
 
@@ -231,7 +234,7 @@ class Cluster:
 
     def _add(
         self,
-        action: Fail | Drop | Delay,
+        action: Action,
         api: str | int | None,
         times: int | None,
         topic: str | None,

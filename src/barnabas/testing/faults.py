@@ -43,9 +43,17 @@ class Delay:
     after: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Nothing goes wrong; it is only counted."""
+
+
+Action = Fail | Drop | Delay | Watch
+
+
 @dataclass(slots=True, kw_only=True)
 class Fault:
-    action: Fail | Drop | Delay
+    action: Action
     api: ApiKey | None  # None: whatever is asked
     topic: str | None  # None: whatever it is about
     broker: int | None  # None: whoever is asked
@@ -100,20 +108,22 @@ class Faults:
         return faulty
 
     def _take(self, key: ApiKey, broker: Broker, request: Message) -> list[Fault]:
-        """All delays that concern the request, and the first of what ends it."""
+        """All delays and watches that concern the request, and the first of what ends it."""
         taken: list[Fault] = []
         with self._lock:
             for fault in self._faults.values():
-                ends = not isinstance(fault.action, Delay)
-                if (ends and any(not isinstance(each.action, Delay) for each in taken)) or not fault.concerns(
-                    key, broker, request
-                ):
+                is_too_late = _ends(fault) and any(_ends(each) for each in taken)
+                if is_too_late or not fault.concerns(key, broker, request):
                     continue
                 if fault.times_left is not None:
                     fault.times_left -= 1
                 fault.hits += 1
                 taken.append(fault)
         return taken
+
+
+def _ends(fault: Fault) -> bool:
+    return isinstance(fault.action, Fail | Drop)
 
 
 def _comes_from_a_broker(context: RequestContext) -> bool:
@@ -129,6 +139,8 @@ def _instead(fault: Fault, key: ApiKey, handle: Handler) -> Handler:
             return _dropping(handle, after=after)
         case Delay(ms=ms, after=after):
             return _delaying(handle, ms, after=after)
+        case Watch():
+            return handle
 
 
 def _dropping(handle: Handler, *, after: bool) -> Handler:

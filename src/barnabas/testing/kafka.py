@@ -19,7 +19,7 @@ _numbers = itertools.count(1)
 
 
 class Fault:
-    """A switch that was set. `with` takes it back at the end of the block."""
+    """A switch that was set, or requests that are watched. `with` takes it back at the end of the block."""
 
     def __init__(self, cluster: Any, number: int) -> None:
         self._cluster = cluster
@@ -189,6 +189,10 @@ class Kafka:
         """The next request of this API (None: of any) ends its connection instead of being carried out; or, with
         `after`, once it was carried out and before it is answered."""
         return self._fault(self._running().drop_connection(api, after, times, topic, broker))
+
+    def watch(self, api: str | int | None, *, topic: str | None = None, broker: int | None = None) -> Fault:
+        """Nothing goes wrong: `hits` counts the requests, and `wait` waits for one."""
+        return self._fault(self._running().watch(api, topic, broker))
 
     def drop_connections(self, broker: int | None = None) -> int:
         """All connections of clients are closed now; how many they were."""
