@@ -8,6 +8,7 @@ import socket
 
 import pytest
 from cluster import Cluster, free_ports, run
+from own_client import ALONE, servers
 
 from barnabas.client.cluster import ANY, GROUP, TRANSACTION, Versions
 from barnabas.client.cluster import Cluster as ClientCluster
@@ -24,18 +25,6 @@ from barnabas.client.settings import AdminConfig
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
-
-ALONE = {
-    "offsets_topic_replication_factor": "1",
-    "offsets_topic_num_partitions": "1",
-    "transaction_state_log_replication_factor": "1",
-    "transaction_state_log_num_partitions": "1",
-}
-
-
-def servers(cluster: Cluster, *nodes: int) -> list[str]:
-    found = (cluster.nodes[node].settings["listeners"] for node in nodes or cluster.nodes)
-    return [re.search(r"PLAINTEXT://([^,]*)", each)[1] for each in found]  # type: ignore[index]
 
 
 def client(*bootstrap: str, **settings: object) -> ClientCluster:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import Any
 
 import pytest
 from cluster import REQUEST_MS_MAX, WAIT_SECONDS_MAX, Cluster, free_ports, run, until
+from own_client import ALONE, servers
 
 from barnabas.client.accumulator import Identity
 from barnabas.client.errors import (
@@ -19,23 +19,12 @@ from barnabas.client.errors import (
     RecordTooLargeError,
     UnknownTopicError,
 )
-from barnabas.client.producer import Producer, RecordMetadata
+from barnabas.client.outcomes import RecordMetadata
+from barnabas.client.producer import Producer
 from barnabas.config.validation import ConfigError
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from barnabas.protocol.record_batch import Record, decode_records, read_header
-
-ALONE = {
-    "offsets_topic_replication_factor": "1",
-    "offsets_topic_num_partitions": "1",
-    "transaction_state_log_replication_factor": "1",
-    "transaction_state_log_num_partitions": "1",
-}
-
-
-def servers(cluster: Cluster) -> list[str]:
-    found = (node.settings["listeners"] for node in cluster.nodes.values())
-    return [re.search(r"PLAINTEXT://([^,]*)", each)[1] for each in found]  # type: ignore[index]
 
 
 def producer(cluster: Cluster, **settings: Any) -> Producer:

@@ -10,14 +10,28 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from barnabas.client import errors as errors
     from barnabas.client.admin import Admin as Admin
+    from barnabas.client.consumer import Consumer as Consumer
+    from barnabas.client.offsets import ConsumerGroupMetadata as ConsumerGroupMetadata
+    from barnabas.client.offsets import OffsetAndMetadata as OffsetAndMetadata
+    from barnabas.client.offsets import OffsetAndTimestamp as OffsetAndTimestamp
+    from barnabas.client.outcomes import RecordMetadata as RecordMetadata
     from barnabas.client.producer import Producer as Producer
-    from barnabas.client.producer import RecordMetadata as RecordMetadata
+    from barnabas.client.rebalance import ConsumerRebalanceListener as ConsumerRebalanceListener
+    from barnabas.client.record_decoder import ConsumerBatch as ConsumerBatch
+    from barnabas.client.record_decoder import ConsumerRecord as ConsumerRecord
     from barnabas.types import TopicPartition as TopicPartition
 
 _WHERE = {
     "Admin": "barnabas.client.admin",
+    "Consumer": "barnabas.client.consumer",
+    "ConsumerBatch": "barnabas.client.record_decoder",
+    "ConsumerGroupMetadata": "barnabas.client.offsets",
+    "ConsumerRebalanceListener": "barnabas.client.rebalance",
+    "ConsumerRecord": "barnabas.client.record_decoder",
+    "OffsetAndMetadata": "barnabas.client.offsets",
+    "OffsetAndTimestamp": "barnabas.client.offsets",
     "Producer": "barnabas.client.producer",
-    "RecordMetadata": "barnabas.client.producer",
+    "RecordMetadata": "barnabas.client.outcomes",
     "TopicPartition": "barnabas.types",
 }
 

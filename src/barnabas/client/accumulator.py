@@ -7,7 +7,7 @@ Does not know: brokers, connections, who leads, the clock (it is told the time).
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.client.batch_encoder import encode_columns, stamp
@@ -213,6 +213,7 @@ class Accumulator:
         self.is_idempotent = is_idempotent
         self.is_transactional = is_transactional
         self.identity: Identity = NOBODY  # of this producer now; NOBODY while it must ask for one
+        self.end_of_all: KafkaError | None = None  # what becomes of whatever is not written at once
         self.is_hurried = False  # nothing lingers: somebody waits for room, or for the end
         self.on_failure: Callable[[Batch, KafkaError], None] = lambda batch, error: None
         self.on_resolved: Callable[[Batch], None] = lambda batch: None
@@ -223,6 +224,7 @@ class Accumulator:
         self._busy: dict[Lane, None] = {}  # those with something in their queue; whoever sent last is last
         self._unresolved: dict[Batch, None] = {}  # by age
         self._next_number = 0
+        self._admits = not is_transactional  # whether partitions that are new may be written to at once
 
     # Records come
 
@@ -230,11 +232,25 @@ class Accumulator:
         found = self._lanes.get((topic, partition))
         if found is None:
             found = self._lanes[topic, partition] = Lane(topic, partition)
-            found.is_admitted = not self.is_transactional
+            found.is_admitted = self._admits
         return found
 
-    def lanes(self) -> Iterator[Lane]:
-        return iter(self._lanes.values())
+    def admit_all(self, admitted: bool) -> None:
+        """At the beginning of a transaction: whether its coordinator need not be told of a partition first."""
+        self._admits = admitted
+        for lane in self._lanes.values():
+            lane.is_admitted = admitted
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a partition cannot go on with the sequences that it has."""
+        return any(lane.is_broken for lane in self._lanes.values())
+
+    def mend_all(self) -> None:
+        """After a transaction: what was lost in it no longer matters under another identity."""
+        self.end_of_all = None
+        for lane in self._lanes.values():
+            lane.is_broken = lane.is_broken and lane.identity == self.identity
 
     def open_batch(self, lane: Lane, size: int, now_ms: float) -> Batch:
         """The batch that a record of this size goes into: the last one, or a new one where that has no room."""
@@ -357,7 +373,10 @@ class Accumulator:
         lane = self.lane(batch.topic, batch.partition)
         lane.in_flight.remove(batch)
         if batch.outcome is not None:  # its time was up while it was out
-            lane.is_broken |= batch.base_sequence != NO_SEQUENCE
+            lane.is_broken |= self._leaves_a_gap(batch)
+            return False
+        if self.end_of_all is not None:
+            self._give_up(lane, batch, self.end_of_all)
             return False
         if error.code == ErrorCode.MESSAGE_TOO_LARGE and len(batch.values) > 1:
             self._split(lane, batch)
@@ -384,9 +403,12 @@ class Accumulator:
         return batch.retry_ms < batch.created_ms + self.delivery_timeout_ms
 
     def _give_up(self, lane: Lane, batch: Batch, error: KafkaError) -> None:
-        if batch.base_sequence != NO_SEQUENCE:
-            lane.is_broken = True
+        lane.is_broken |= self._leaves_a_gap(batch)
         self._resolve(batch, error)
+
+    def _leaves_a_gap(self, batch: Batch) -> bool:
+        """Unless its transaction is over, and another epoch begun with the next one."""
+        return batch.base_sequence != NO_SEQUENCE and (not self.is_transactional or batch.identity == self.identity)
 
     def _split(self, lane: Lane, batch: Batch) -> None:
         """Halves, in its place; each may be split again. Their sequences are those that the whole had."""
@@ -444,11 +466,16 @@ class Accumulator:
         lane = self.lane(batch.topic, batch.partition)
         if batch in lane.queue:
             lane.queue.remove(batch)
-            lane.is_broken |= batch.base_sequence != NO_SEQUENCE
+            lane.is_broken |= self._leaves_a_gap(batch)
             if not lane.queue:
                 self._busy.pop(lane, None)
         if batch.outcome is None:
             self._resolve(batch, error)
+
+    def end_all(self, error: KafkaError) -> None:
+        """Nothing goes any more, also not again: for the end of a transaction that is aborted."""
+        self.end_of_all = error
+        self.abandon_waiting(error)
 
     def abandon_waiting(self, error: KafkaError) -> None:
         """All that is not out."""

@@ -12,10 +12,10 @@ nobody waits for it. Does not know: batches, sequences, connections (`accumulato
 import asyncio
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from types import TracebackType, coroutine
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from barnabas.client.accumulator import (
     BATCH_OVERHEAD_BYTES,
@@ -29,122 +29,29 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.errors import (
     BufferExhaustedError,
     ClientClosedError,
+    IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
     RecordTooLargeError,
     error_of,
 )
 from barnabas.client.metadata import PartitionMetadata
+from barnabas.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from barnabas.client.outcomes import RecordFuture, RecordFutures, RecordMetadata, ending
 from barnabas.client.partitioner import StickyChoice, partition_of_key
+from barnabas.client.record_input import Headers, Serializer, as_bytes, as_column, as_headers, ends_of
 from barnabas.client.sender import Sender
 from barnabas.client.settings import ProducerConfig
+from barnabas.client.transaction import OpenTransaction, State, Transactions
 from barnabas.errors import ErrorCode
 from barnabas.protocol.compression import Codec
-from barnabas.protocol.record_batch import Header
 from barnabas.runtime.interfaces import Runtime
+from barnabas.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-Headers = Sequence[Header] | Mapping[str, bytes | None]
 Partitioner = Callable[[bytes | None, int], int]  # a key, and how many partitions there are
-Serializer = Callable[[Any], bytes | None]
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
-
-
-class RecordMetadata(NamedTuple):
-    """Where a record is. The offset is -1 where the broker did not say: with acks=0, and for some duplicates."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-
-
-class RecordFuture:
-    """The outcome of one record: `await` it for its RecordMetadata, or for the error. It costs nothing until then."""
-
-    __slots__ = ("_batch", "_place")
-
-    def __init__(self, batch: Batch, place: int) -> None:
-        self._batch = batch
-        self._place = place
-
-    def done(self) -> bool:
-        return self._batch.outcome is not None
-
-    def exception(self) -> KafkaError | None:
-        """Why it failed, None where it did not. InvalidStateError while it is not done."""
-        outcome = self._outcome()
-        return outcome if isinstance(outcome, KafkaError) else None
-
-    def result(self) -> RecordMetadata:
-        outcome = self._outcome()
-        if isinstance(outcome, KafkaError):
-            raise outcome
-        batch = self._batch
-        timestamp_ms = outcome.log_append_time_ms
-        if timestamp_ms < 0:
-            timestamp_ms = batch.timestamps_ms[self._place]
-        return RecordMetadata(batch.topic, batch.partition, outcome.base_offset, timestamp_ms)
-
-    def add_done_callback(self, callback: Callable[["RecordFuture"], object]) -> None:
-        self._batch.when_done(lambda _batch: callback(self))
-
-    def _outcome(self) -> Any:
-        outcome = self._batch.outcome_of(self._place) if self._batch.outcome is not None else None
-        if outcome is None:
-            raise asyncio.InvalidStateError("the record has no outcome yet; await it")
-        return outcome
-
-    def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        if self._batch.outcome is None:
-            yield from _ending(self._batch).__await__()
-        return self.result()
-
-
-def _ending(batch: Batch) -> "asyncio.Future[None]":
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    batch.when_done(lambda _batch: None if done.done() else done.set_result(None))
-    return done
-
-
-class RecordFutures(Sequence[RecordFuture]):
-    """The outcomes of many records, in their order: `await` it for the list of their RecordMetadata."""
-
-    __slots__ = ("_count", "_ends", "_stretches")
-
-    def __init__(self) -> None:
-        self._stretches: list[tuple[Batch, int, int]] = []  # a batch, the place of the first there, and how many
-        self._count = 0
-
-    def add(self, batch: Batch, place: int, count: int) -> None:
-        self._stretches.append((batch, place, count))
-        self._count += count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(self._count))]
-        position = index + self._count if index < 0 else index
-        if not 0 <= position < self._count:
-            raise IndexError(index)
-        for batch, place, count in self._stretches:
-            if position < count:
-                return RecordFuture(batch, place + position)
-            position -= count
-        raise AssertionError
-
-    def __await__(self) -> Generator[Any, None, list[RecordMetadata]]:
-        for batch, _place, _count in self._stretches:
-            if batch.outcome is None:
-                yield from _ending(batch).__await__()
-        return [
-            RecordFuture(batch, place + each).result()
-            for batch, place, count in self._stretches
-            for each in range(count)
-        ]
 
 
 @coroutine
@@ -196,10 +103,11 @@ class Producer:
             pause_ms=self._cluster.pause_ms,
         )
         self._accumulator.on_resolved = self._resolved
-        self._accumulator.on_failure = _log_failure
+        self._accumulator.on_failure = self._failed
         self._writers: dict[str, TopicWriter] = {}
         self._size_max = min(config.max_request_size - BATCH_OVERHEAD_BYTES, config.buffer_memory)
         self._sender: Sender | None = None  # while it runs
+        self._transactions: Transactions | None = None  # where it has a transactional id
         self._is_closed = False
 
     # Beginning and end
@@ -212,24 +120,39 @@ class Producer:
             await self._cluster.start(self._config.max_block_ms)
             self._sender = Sender(self._cluster, self._accumulator, self._config)
             self._clock = self._cluster.runtime.clock
-            self._sender.identify()
+            if self._config.transactional_id is None:
+                self._sender.identify()
+            else:
+                self._transactions = Transactions(self._cluster, self._accumulator, self._sender, self._config)
 
     async def close(self, timeout_ms: float | None = None) -> None:
-        """Writes what was sent, and ends. What is not written within the time, by default for ever, fails."""
+        """Writes what was sent, and ends. What is not written within the time, by default for ever, fails.
+
+        A transaction that is open is aborted, unless it was handed on.
+        """
         if self._is_closed:
             return
         self._is_closed = True
         try:
             if self._sender is not None:
-                await self._flush(timeout_ms)
-        except KafkaTimeoutError as error:
-            logger.warning("closed before all was written: %s", error)
+                await self._end_work(timeout_ms)
+        except KafkaError as error:
+            logger.warning("closed before everything had its end: %s", error)
         finally:
             for batch in self._accumulator.unresolved:
                 self._accumulator.abandon(batch, ClientClosedError("the producer was closed before this was written"))
+            if self._transactions is not None:
+                await self._transactions.close()
             if self._sender is not None:
                 await self._sender.close()
             await self._cluster.close()
+
+    async def _end_work(self, timeout_ms: float | None) -> None:
+        transactions = self._transactions
+        if transactions is not None and transactions.state in (State.OPEN, State.FAILED, State.ABORTING):
+            await transactions.abort(lambda: self._flush(timeout_ms))
+        else:
+            await self._flush(timeout_ms)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -260,6 +183,8 @@ class Producer:
         writer = self._writers.get(topic)
         if writer is None or self._is_closed or writer.version is not self._cluster.metadata.topics.get(topic):
             writer = await self._writer(topic)
+        if self._transactions is not None:
+            self._transactions.check_sending()
         if self._serialize_value is not None:
             value = self._serialize_value(value)
         if self._serialize_key is not None and key is not None:
@@ -319,6 +244,8 @@ class Producer:
     ) -> RecordFutures:
         """As `send` for each, many times as fast. All have one timestamp; records with keys need as many keys."""
         writer = await self._writer(topic)
+        if self._transactions is not None:
+            self._transactions.check_sending()
         column = as_column(values, "value", self._serialize_value)
         key_column = None if keys is None else as_column(keys, "key", self._serialize_key)
         if key_column is not None and len(key_column) != len(column):
@@ -345,7 +272,7 @@ class Producer:
     ) -> None:
         """Batch by batch: as many records as fit go into a partition at once."""
         accumulator = self._accumulator
-        ends = _ends(values, keys)
+        ends = ends_of(values, keys)
         count = len(values)
         first = begun = 0
         while first < count:
@@ -380,7 +307,7 @@ class Producer:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 for batch in batches:
                     if batch.outcome is None:
-                        await _ending(batch)
+                        await ending(batch)
         except TimeoutError:
             raise KafkaTimeoutError(f"flush: not all was written within {timeout_ms:.0f} ms") from None
         finally:
@@ -390,6 +317,59 @@ class Producer:
         """The partitions of a topic, with their leaders."""
         await self._writer(topic)
         return list(self._cluster.metadata.topics[topic].partitions.values())
+
+    # Transactions
+
+    async def init_transactions(self) -> None:
+        """Before the first transaction: takes the transactional id over, and ends what was left open under it."""
+        await self._transactional().initialise()
+
+    async def begin_transaction(self) -> None:
+        self._transactional().begin()
+
+    async def commit_transaction(self) -> None:
+        """Writes what was sent and makes it visible, with the offsets, or raises: then abort."""
+        await self._transactional().commit(lambda: self._flush(self._config.max_block_ms))
+
+    async def abort_transaction(self) -> None:
+        await self._transactional().abort(lambda: self._flush(self._config.max_block_ms))
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: ConsumerGroupMetadata | str
+    ) -> None:
+        """Offsets that a group has read up to, committed with the transaction. Take `group` from the consumer."""
+        await self._transactional().send_offsets(offsets, group)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[Self, None]:
+        """A transaction for the block: committed at its end, aborted where it raises. Initialises at first use."""
+        transactions = self._transactional()
+        if transactions.state is State.UNINITIALIZED:
+            await transactions.initialise()
+        transactions.begin()
+        try:
+            yield self
+            await self.commit_transaction()
+        except BaseException:
+            if transactions.state in (State.OPEN, State.FAILED):
+                await self.abort_transaction()
+            raise
+
+    async def detach_transaction(self) -> OpenTransaction:
+        """Writes what was sent and hands the open transaction on: `client.transaction.end_transaction` ends it, in any
+        process. This producer can only be closed then."""
+        return await self._transactional().detach(lambda: self._flush(self._config.max_block_ms))
+
+    @property
+    def open_transaction(self) -> OpenTransaction:
+        """Transactional id, producer id and epoch of the transaction that is open."""
+        return self._transactional().running
+
+    def _transactional(self) -> Transactions:
+        self._running()
+        if self._transactions is None:
+            raise IllegalStateError("this producer has no transactions; give it a transactional_id")
+        return self._transactions
 
     # Helpers
 
@@ -474,6 +454,13 @@ class Producer:
     def _resolved(self, batch: Batch) -> None:
         self._room.give_back(batch.size_bytes)
 
+    def _failed(self, batch: Batch, error: KafkaError) -> None:
+        if self._transactions is not None:
+            if self._transactions.state is State.ABORTING:
+                return  # it was meant to
+            self._transactions.failed(error)
+        logger.error("%d records of %s are not written: %s", len(batch.timestamps_ms), batch.topic_partition, error)
+
 
 def _level(config: ProducerConfig, codec: Codec) -> int | None:
     levels = {
@@ -482,54 +469,3 @@ def _level(config: ProducerConfig, codec: Codec) -> int | None:
         Codec.ZSTD: config.compression_zstd_level,
     }
     return levels.get(codec)
-
-
-def _log_failure(batch: Batch, error: KafkaError) -> None:
-    logger.error("%d records of %s are not written: %s", len(batch.timestamps_ms), batch.topic_partition, error)
-
-
-def as_bytes(data: Any, what: str) -> bytes:
-    if isinstance(data, bytes | bytearray | memoryview):
-        return bytes(data)
-    hint = f"; write {what}.encode(), or set {what}_serializer" if isinstance(data, str) else ""
-    raise TypeError(f"{what} must be bytes or None, not {type(data).__name__}{hint}")
-
-
-def as_headers(headers: Headers) -> tuple[list[Header], int]:
-    """As pairs, and how many bytes they take."""
-    pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
-    size = 0
-    for pair in pairs:
-        if len(pair) != 2:
-            raise TypeError(f"a header must be a pair of a name and bytes, not {pair!r}")
-        name, value = pair
-        for part, types, words in ((name, str, "its name text"), (value, bytes | None, "its value bytes or None")):
-            if not isinstance(part, types):
-                raise TypeError(f"header {name!r}: {part!r} of type {type(part).__name__} is not allowed; {words}")
-        size += 4 + len(name.encode("utf-8", "surrogateescape")) + len(value or b"")
-    return pairs, size
-
-
-def as_column(given: Iterable[Any], what: str, serialize: Serializer | None) -> list[bytes | None]:
-    column = [serialize(each) for each in given] if serialize is not None else list(given)
-    if set(map(type, column)) - {bytes, type(None)}:
-        return [None if each is None else as_bytes(each, what) for each in column]
-    return column
-
-
-def _ends(values: Sequence[bytes | None], keys: Sequence[bytes | None] | None) -> Sequence[int]:
-    """By record: how many bytes it and all before it take."""
-    sizes: list[int] | None = None
-    if None not in values:
-        lengths = list(map(len, values))  # type: ignore[arg-type]
-        if keys is None:
-            if lengths and lengths.count(lengths[0]) == len(lengths):
-                step = RECORD_OVERHEAD_BYTES + lengths[0]
-                return range(step, step * (len(lengths) + 1), step)
-            sizes = [RECORD_OVERHEAD_BYTES + length for length in lengths]
-    if sizes is None:
-        sizes = [
-            RECORD_OVERHEAD_BYTES + len(value or b"") + len((keys[place] if keys is not None else None) or b"")
-            for place, value in enumerate(values)
-        ]
-    return list(accumulate(sizes))

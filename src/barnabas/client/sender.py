@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 PURPOSE: Final = "produce"
 TOPIC_IDS_FROM: Final = 13  # the version of Produce that names topics by their ids
-TRANSACTIONS_V2_FROM: Final = 12  # before it, a producer must name partitions to the coordinator itself (KIP-890)
 UNSENT_PAUSE_MS: Final = 1  # with acks=0 no answer says that a broker can take more: the socket does
 
 
@@ -63,6 +62,7 @@ class Sender:
         self._refreshing: asyncio.Task[None] | None = None
         self._identifying: asyncio.Task[None] | None = None
         self.version_max: int | None = None  # of Produce, where the transaction demands an older one
+        self.has_sent = False  # anything at all since the transaction began
         self.on_waiting: Callable[[], None] = lambda: None  # told where lanes wait to be let into the transaction
 
     def wake(self) -> None:
@@ -159,6 +159,7 @@ class Sender:
         assert link.connection is not None
         assert link.versions is not None
         config = self._config
+        self.has_sent = True
         try:
             version = link.versions.best(ProduceRequest.API_KEY, most=self.version_max)
             request = self._request(batches, version)
