@@ -252,16 +252,16 @@ def _decode_all(data: bytes, header: BatchHeader) -> list[Record]:
         if data[position] == NULL_LENGTH:
             position += 1
         else:
-            key, position = _read_bytes(data, position, end)
+            key, position = read_bytes(data, position, end)
         if data[position] == NULL_LENGTH:
             position += 1
         else:
-            value, position = _read_bytes(data, position, end)
+            value, position = read_bytes(data, position, end)
         headers: list[Header] = []
         if data[position] == 0:
             position += 1
         else:
-            headers, position = _read_record_headers(data, position, end)
+            headers, position = read_record_headers(data, position, end)
         if position != end:
             raise InvalidRecordBatch(f"a record of {size} bytes ends at {position}, not at {end}")
         if append_time_ms is not None:
@@ -293,7 +293,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
     return number >> 1 ^ -(number & 1), position
 
 
-def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+def read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     size, position = read_varint(data, position)
     if size < 0:
         if size != -1:
@@ -304,16 +304,16 @@ def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int
     return data[position : position + size], position + size
 
 
-def _read_record_headers(data: bytes, position: int, end: int) -> tuple[list[Header], int]:
+def read_record_headers(data: bytes, position: int, end: int) -> tuple[list[Header], int]:
     count, position = read_varint(data, position)
     if not 0 <= count <= (end - position) // 2:
         raise InvalidRecordBatch(f"{count} headers where the record has {end - position} bytes left")
     headers: list[Header] = []
     for _ in range(count):
-        key, position = _read_bytes(data, position, end)
+        key, position = read_bytes(data, position, end)
         if key is None:
             raise InvalidRecordBatch("a header without a key")
-        value, position = _read_bytes(data, position, end)
+        value, position = read_bytes(data, position, end)
         # Nothing on the way here checks that a key is UTF-8: what is not must survive a copy unharmed.
         headers.append((key.decode("utf-8", "surrogateescape"), value))
     return headers, position

@@ -1,0 +1,103 @@
+"""What an application hears of its group, and how the consumer follows.
+
+Always holds: what is taken away is not read any more when the listener hears of it, and, where the consumer commits by
+itself, is committed before; what is given is read only once the listener knows of it. A change that was begun is
+finished, also where the poll that began it is cancelled, and no change is told twice.
+Does not know: why a change comes about.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import Any, Protocol
+
+from barnabas.client.fetcher import Fetcher
+from barnabas.client.group_member import Change, ChangeKind
+from barnabas.client.subscription import SubscriptionState
+from barnabas.types import TopicPartition
+
+
+class ConsumerRebalanceListener:
+    """Hears of partitions that come and go, while the application polls. Methods may be coroutines."""
+
+    def on_partitions_assigned(self, partitions: tuple[TopicPartition, ...]) -> Any:
+        """They are this consumer's from now on; it may seek in them."""
+
+    def on_partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> Any:
+        """They go to others afterwards; it may commit what was done."""
+
+    def on_partitions_lost(self, partitions: tuple[TopicPartition, ...]) -> Any:
+        """Others may have them already: nothing can be committed."""
+        return self.on_partitions_revoked(partitions)
+
+
+class Committing(Protocol):
+    def __call__(self, partitions: tuple[TopicPartition, ...]) -> Awaitable[None]: ...
+
+
+class Rebalancer:
+    def __init__(
+        self,
+        *,
+        subscription: SubscriptionState,
+        fetcher: Fetcher,
+        commit: Committing,
+        on_assigned: Callable[[], None],
+    ) -> None:
+        self.listener = ConsumerRebalanceListener()
+        self._subscription = subscription
+        self._fetcher = fetcher
+        self._commit = commit  # what was consumed of these, where that is the consumer's to do
+        self._on_assigned = on_assigned
+        self._task: asyncio.Task[None] | None = None  # the change under way
+
+    async def follow(self, change: Change, done: Callable[[], None]) -> None:
+        """Raises what the listener raises, once the change is made."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._make(change, done), name="rebalance")
+        task = self._task
+        try:
+            await asyncio.shield(task)
+        finally:
+            if task.done() and self._task is task:
+                self._task = None
+
+    async def _make(self, change: Change, done: Callable[[], None]) -> None:
+        kind, partitions = change
+        try:
+            if kind is ChangeKind.ASSIGNED:
+                self._subscription.add(partitions, held=True)
+                self._on_assigned()
+                await self._tell(self.listener.on_partitions_assigned, partitions)
+            else:
+                self._subscription.hold(partitions, True)
+                if kind is ChangeKind.REVOKED:
+                    await self._commit(partitions)
+                    await self._tell(self.listener.on_partitions_revoked, partitions)
+                else:
+                    await self._tell(self.listener.on_partitions_lost, partitions)
+        finally:
+            if kind is ChangeKind.ASSIGNED:
+                self._subscription.hold(partitions, False)
+                self._fetcher.resumed(partitions)
+            else:
+                self._subscription.remove(partitions)
+                self._fetcher.forget(partitions)
+            done()
+
+    async def _tell(
+        self, hear: Callable[[tuple[TopicPartition, ...]], Any], partitions: tuple[TopicPartition, ...]
+    ) -> None:
+        result = hear(partitions)
+        if isawaitable(result):
+            await result
+
+    async def say_good_bye(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """The consumer leaves by itself: the listener hears that what it had is taken from it."""
+        self._subscription.hold(partitions, True)
+        await self._tell(self.listener.on_partitions_revoked, partitions)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])

@@ -1,0 +1,38 @@
+"""Tasks that a client keeps running beside its callers.
+
+Always holds: one that ends with an exception, which is a failure that nothing else handles, is not forgotten: the next
+caller is given the exception. After `close` none runs. Does not know: what they do.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+
+class Workers:
+    def __init__(self, on_failure: Callable[[], None]) -> None:
+        self.is_closed = False
+        self.failure: BaseException | None = None  # of the first that failed
+        self._on_failure = on_failure
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        assert not self.is_closed
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None and self.failure is None:
+            self.failure = error
+            self._on_failure()
+
+    async def close(self) -> None:
+        self.is_closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            await asyncio.wait([task])
