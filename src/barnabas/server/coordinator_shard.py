@@ -157,7 +157,7 @@ class CoordinatorShard(ABC, Generic[S]):
         """Applies the whole batches among these, and gives the offset after them."""
         position = 0
         next_offset = offset
-        while len(batches) - position > BATCH_OVERHEAD_BYTES:
+        while len(batches) - position >= BATCH_OVERHEAD_BYTES:
             header = read_header(batches, position)
             end = position + header.size_bytes
             if end > len(batches):

@@ -35,7 +35,8 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
-from barnabas.protocol.record_batch import Record, encode_batch, read_headers
+from barnabas.protocol.record_batch import Record, encode_batch, read_header, read_headers
+from barnabas.protocol.record_filter import empty_batch
 from barnabas.runtime.interfaces import Runtime
 from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.server import coordinator_shard
@@ -489,6 +490,21 @@ def test_records_of_a_kind_that_is_unknown_are_left_alone() -> None:
         first.commit(1)
         batch = encode_batch([Record(0, 1, b"\x7f\x00key", b"value", [])])
         first.partition.append(memoryview(batch), -1, AppendOrigin.COORDINATOR)
+        assert (await Bench(first.disk).loaded()).fetched() == {0: (1, 0)}
+
+    run(test())
+
+
+def test_a_batch_of_which_compaction_left_the_header_alone_is_passed_over() -> None:
+    """It is as long as the overhead of a batch, to the byte, and was taken for half a batch."""
+
+    async def test() -> None:
+        first = await Bench().loaded()
+        first.commit(1)
+        log = first.partition.log
+        whole = encode_batch([Record(log.log_end_offset, 1, b"k", b"v", [])], base_offset=log.log_end_offset)
+        log.roll(WALL_MS)
+        log.append_as_follower(memoryview(empty_batch(read_header(whole))), WALL_MS)
         assert (await Bench(first.disk).loaded()).fetched() == {0: (1, 0)}
 
     run(test())
