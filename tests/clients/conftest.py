@@ -18,6 +18,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
+import apache_kafka
 from broker_process import BrokerProcess
 from client_libraries import confluent_kafka as ck
 from client_libraries import kafka
@@ -35,6 +36,16 @@ def bootstrap() -> Iterator[str]:
     with BrokerProcess() as broker:
         yield broker.address
         assert "Traceback" not in broker.errors(), broker.errors()[-8000:]
+
+
+@pytest.fixture(scope="session")
+def apache_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Apache Kafka itself, once for all tests of our own clients that want to meet it."""
+    reason = apache_kafka.why_unavailable()
+    if reason is not None or not apache_kafka.has_jars():
+        pytest.skip(reason or "the jars of Apache Kafka are not here; the compatibility suites fetch them")
+    with apache_kafka.ApacheKafka(tmp_path_factory.mktemp("apache-kafka")) as kafka:
+        yield kafka.address
 
 
 @pytest.fixture

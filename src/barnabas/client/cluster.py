@@ -395,11 +395,11 @@ class Cluster:
                     raise
                 last = error
             except TimeoutError:
-                raise _timed_out(what, timeout_ms, last) from None
+                raise _timed_out(what, timeout_ms, last) from last
             pause_ms = self.pause_ms(failures)
             failures += 1
             if clock.monotonic_ms() + pause_ms >= deadline_ms:
-                raise _timed_out(what, timeout_ms, last)
+                raise _timed_out(what, timeout_ms, last) from last
             await clock.sleep(pause_ms)
 
     def pause_ms(self, failures: int) -> float:
@@ -420,10 +420,8 @@ class Cluster:
 
 def _timed_out(what: str, timeout_ms: float, last: KafkaError | None) -> KafkaError:
     if last is not None and last.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return last
-    timed_out = KafkaTimeoutError(f"{what}: not within {timeout_ms:.0f} ms{'' if last is None else f': {last}'}")
-    timed_out.__cause__ = last
-    return timed_out
+        return error_of(last.code, last.message)
+    return KafkaTimeoutError(f"{what}: not within {timeout_ms:.0f} ms{'' if last is None else f': {last}'}")
 
 
 def _nothing() -> None:
