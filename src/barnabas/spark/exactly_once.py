@@ -124,7 +124,7 @@ class ExactlyOnce:
 
     async def decide(self, decider: Transaction, decision: Decision) -> None:
         """Returns when the decision can no longer be taken back."""
-        await self._write(progress.decision_record(self.sink.name, decision), decider)
+        await self._write(self.sink.progress_topic, [progress.decision_record(self.sink.name, decision)], decider)
         await transactional_requests.end(self.cluster, self.config, decider, commit=True)
 
     async def finish(self, decision: Decision) -> None:
@@ -141,7 +141,7 @@ class ExactlyOnce:
                 "away for longer than the brokers' transaction.max.timeout.ms. Their rows are lost. To go on without "
                 "them: failOnDataLoss=false"
             )
-        await self._write(progress.done_record(self.sink.name, decision.batch), None)
+        await self.note(self.sink.progress_topic, [progress.done_record(self.sink.name, decision.batch)])
 
     async def _progress(self) -> Progress:
         return await progress.read(self.cluster, self.config, self.sink.progress_topic, self.sink.name)
@@ -155,16 +155,20 @@ class ExactlyOnce:
             )
         )
 
-    async def _write(self, record: tuple[bytes, bytes], decider: Transaction | None) -> None:
-        topic = self.sink.progress_topic
+    async def note(self, topic: str, records: Sequence[tuple[bytes, bytes]]) -> None:
+        """Writes to one of the topics of sinks what may be lost, or come twice, without harm."""
+        if records:
+            await self._write(topic, records, None)
+
+    async def _write(self, topic: str, records: Sequence[tuple[bytes, bytes]], decider: Transaction | None) -> None:
         partition = await progress.partition_of(self.cluster, self.config, topic, self.sink.name)
         if decider is None:
             producer_id, epoch = await transactional_requests.idempotent_producer(self.cluster, self.config)
         else:
             producer_id, epoch = decider.producer_id, decider.producer_epoch
-        key, value = record
+        now_ms = int(time.time() * 1000)
         batch = encode_batch(
-            [Record(0, int(time.time() * 1000), key, value)],
+            [Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(records)],
             producer_id=producer_id,
             producer_epoch=epoch,
             base_sequence=0,

@@ -145,6 +145,11 @@ async def _create(cluster: Cluster, config: ProducerConfig, topic: str) -> None:
 
 async def read(cluster: Cluster, config: ProducerConfig, topic: str, sink: str) -> Progress:
     """To the end as it is now. Open transactions of other sinks are short; they are waited for."""
+    return progress_of(sink, await read_records(cluster, config, topic, sink))
+
+
+async def read_records(cluster: Cluster, config: ProducerConfig, topic: str, sink: str) -> dict[bytes, bytes]:
+    """Of each key the last value, in the partition that this sink writes to."""
     partition = await partition_of(cluster, config, topic, sink)
     known = cluster.topic(topic)
     assert known is not None
@@ -161,7 +166,7 @@ async def read(cluster: Cluster, config: ProducerConfig, topic: str, sink: str) 
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"topic {topic} began anew; reading it again") from None
 
     await cluster.retry(ask, what=f"reading topic {topic}", timeout_ms=config.delivery_timeout_ms, topics=[topic])
-    return progress_of(sink, found.values)
+    return found.values
 
 
 async def _end_offset(cluster: Cluster, topic: str, partition: int) -> int:

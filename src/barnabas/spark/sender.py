@@ -41,6 +41,7 @@ class Sealed:
     topic: str
     partition: int
     records: bytearray
+    on_written: Callable[[int], None] | None = None  # told the offset of its first record
 
 
 @dataclass(slots=True, eq=False)
@@ -171,18 +172,19 @@ class BatchSender:
             self._fail(error if isinstance(error, KafkaError) else _bug(error))
 
     async def _exchange(self, node_id: BrokerId, taken: list[tuple[Lane, Sealed]]) -> None:
-        answers: list[KafkaError | None]
+        answers: list[KafkaError | int]
         try:
             answers = await self._produce(node_id, taken)
         except KafkaError as lost:
             answers = [lost] * len(taken)
         self._requests[node_id] -= 1
-        for (lane, batch), error in zip(taken, answers, strict=True):
-            self._answered(lane, batch, error)
+        for (lane, batch), answer in zip(taken, answers, strict=True):
+            self._answered(lane, batch, answer)
         self._progress.set()
         self._pump()
 
-    async def _produce(self, node_id: BrokerId, taken: list[tuple[Lane, Sealed]]) -> list[KafkaError | None]:
+    async def _produce(self, node_id: BrokerId, taken: list[tuple[Lane, Sealed]]) -> list[KafkaError | int]:
+        """For each the offset of its first record, or why it is not there."""
         connection, versions = await self._cluster.connected(node_id, PURPOSE)
         most = VERSION_MAX if self._join is None else VERSION_BEFORE_IMPLICIT_PARTITIONS
         version = versions.best(ProduceRequest.API_KEY, VERSION_MIN, most)
@@ -198,7 +200,7 @@ class BatchSender:
         )
         response: ProduceResponse = await connection.request(request, version, self._config.request_timeout_ms)
         self._cluster.peer(node_id, PURPOSE).succeeded()
-        found: dict[tuple[str, int], KafkaError | None] = {}
+        found: dict[tuple[str, int], KafkaError | int] = {}
         for topic in response.responses:
             for each in topic.partition_responses:
                 if each.current_leader is not None:
@@ -207,23 +209,27 @@ class BatchSender:
                 is_there = each.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
                 about = f"partition {each.index} of topic {topic.name}"
                 found[topic.name, each.index] = (
-                    None if is_there else error_of(each.error_code, each.error_message, about=about)
+                    each.base_offset if is_there else error_of(each.error_code, each.error_message, about=about)
                 )
         return [found[lane.topic, lane.partition] for lane, _batch in taken]
 
     # Answers
 
-    def _answered(self, lane: Lane, batch: Sealed, error: KafkaError | None) -> None:
+    def _answered(self, lane: Lane, batch: Sealed, answer: KafkaError | int) -> None:
         lane.unanswered -= 1
-        if error is None:
+        if isinstance(answer, int):
+            if batch.on_written is not None and answer >= 0:  # a broker may not remember where a repeated one is
+                batch.on_written(answer)
             lane.in_flight.remove(batch)
             self._bytes -= len(batch.records)
             self._failures = 0
             self._start_clock(lane)
-        elif error.retriable or (isinstance(error, OutOfOrderSequenceError) and batch is not lane.in_flight[0]):
-            lane.failed = lane.failed or error  # a batch that follows a missing one is out of order until that is there
+        elif answer.retriable or (isinstance(answer, OutOfOrderSequenceError) and batch is not lane.in_flight[0]):
+            lane.failed = (
+                lane.failed or answer
+            )  # a batch that follows a missing one is out of order until that is there
         else:
-            self._fail(error)
+            self._fail(answer)
             return
         if lane.failed is not None and lane.unanswered == 0:
             lane.waiting.extendleft(reversed(lane.in_flight))

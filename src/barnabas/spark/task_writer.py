@@ -8,7 +8,7 @@ one chunk and the sender's buffer. Does not know: Spark, who ends a transaction.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from barnabas.errors import ErrorCode
 from barnabas.protocol.record_batch import INT32_MAX
 from barnabas.spark.arrow_encoder import CHUNK_BYTES_MAX, batch_starts, encode, record_bytes, rows_of, seal
 from barnabas.spark.connections import Connections
+from barnabas.spark.offset_syncs import Run, Segments, extend, runs
 from barnabas.spark.partitioning import Partitioner, topics_of
 from barnabas.spark.sender import BatchSender, Sealed
 from barnabas.spark.write_options import WriteOptions
@@ -57,6 +58,7 @@ class TaskWriter:
         self._options = options
         self._producer = producer
         self._partitioner = Partitioner({}, options.config.batch_size or 1, first=task)
+        self.segments: Segments = {}  # where rows of other partitions came to lie, if that is asked for
         self._sequences: dict[tuple[str, int], int] = {}  # the next one of each partition
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
@@ -71,11 +73,13 @@ class TaskWriter:
         sizes = record_bytes(rows)
         placed = self._partitioner.place(chunk, options.topic, rows.key, sizes)
         slots = placed.slots
+        offsets = chunk.column("offset").to_numpy() if options.sync_topic is not None else None
         if (np.diff(slots) < 0).any():
             order = np.argsort(
                 slots.astype(np.int16) if len(placed.targets) <= SLOTS_SORTED_FAST_MAX else slots, kind="stable"
             )
             rows, sizes, slots = rows.take(order), sizes[order], slots[order]
+            offsets = None if offsets is None else offsets[order]
         starts = batch_starts(sizes, slots, options.config.batch_size)
         self.row_count += len(rows)
         found = []
@@ -91,7 +95,10 @@ class TaskWriter:
                 transactional=self._producer.is_transactional,
             )
             self.byte_count += len(batch)
-            found.append(Sealed(topic=topic, partition=partition, records=batch))
+            on_written = None
+            if offsets is not None:
+                on_written = self._noting(topic, partition, runs(offsets[start : start + records.count]))
+            found.append(Sealed(topic=topic, partition=partition, records=batch, on_written=on_written))
         return found
 
     def _next_sequence(self, topic: str, partition: int, count: int) -> int:
@@ -100,6 +107,10 @@ class TaskWriter:
         sequence = self._sequences.get((topic, partition), 0)
         self._sequences[topic, partition] = (sequence + count) & INT32_MAX
         return sequence
+
+    def _noting(self, topic: str, partition: int, found: list[Run]) -> Callable[[int], None]:
+        known = self.segments.setdefault((topic, partition), [])
+        return lambda base_offset: extend(known, found, base_offset)
 
     def _learn_topics(self, chunk: pa.RecordBatch) -> None:
         named = topics_of(chunk) if self._options.topic is None else [self._options.topic]

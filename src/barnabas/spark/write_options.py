@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.client.settings import ProducerConfig
-from barnabas.config.setting import Setting, boolean, string
-from barnabas.config.validation import ConfigError
+from barnabas.config.setting import Setting, boolean, long, string
+from barnabas.config.validation import ConfigError, at_least
 from barnabas.protocol.compression import Codec
 from barnabas.spark.options import Options
 
@@ -36,7 +36,26 @@ WRITE_OPTIONS: Sequence[Setting] = (
         help="With exactlyOnce: the name of this sink, its own among all queries, and the same after a restart. "
         "Without it the option checkpointLocation, where it is given to the query itself.",
     ),
+    long(
+        "batchId",
+        None,
+        at_least(0),
+        help="With exactlyOnce, for batch writes: the number of this batch. One that was written, or lies before one "
+        "that was, is not written again. Inside foreachBatch it is the number that Spark gives.",
+    ),
+    string(
+        "queryId",
+        None,
+        help="With batchId: whose numbers these are. Without it the streaming query inside which the write runs, or "
+        "else the sink.",
+    ),
     string("progressTopic", PROGRESS_TOPIC, help="With exactlyOnce: the compacted topic in which sinks decide."),
+    string(
+        "syncTopic",
+        None,
+        help="With exactlyOnce, for copies of topics: a compacted topic in which to keep which offset of the copy is "
+        "which of the column offset.",
+    ),
     boolean(
         "failOnDataLoss",
         True,
@@ -69,6 +88,15 @@ class WriteOptions:
         self.exactly_once: bool = options["exactlyOnce"]
         self.progress_topic: str = options["progressTopic"]
         self.fail_on_data_loss: bool = options["failOnDataLoss"]
+        self.sync_topic: str | None = options["syncTopic"]
+        if self.sync_topic is not None and not self.exactly_once:
+            raise ConfigError("syncTopic has a meaning with exactlyOnce only")
+        self.batch_id: int | None = options["batchId"]
+        self.query_id: str | None = options["queryId"]
+        if self.batch_id is not None and not self.exactly_once:
+            raise ConfigError("batchId has a meaning with exactlyOnce only")
+        if self.query_id is not None and self.batch_id is None:
+            raise ConfigError("queryId has a meaning with batchId only")
         self.sink: str = self._sink(options, given) if self.exactly_once else ""
         self.config = self._config(options.kafka)
 
@@ -113,13 +141,15 @@ class WriteOptions:
         return None
 
 
-def check_schema(schema: StructType, topic: str | None) -> None:
+def check_schema(schema: StructType, topic: str | None, *, needs_offsets: bool = False) -> None:
     """ConfigError that names the column where rows of this schema cannot become records."""
     found = {field.name: field.dataType for field in schema.fields}
     if "value" not in found:
         raise ConfigError(f"column value is missing; there are {', '.join(found) or 'no columns'}")
     if topic is None and "topic" not in found:
         raise ConfigError("there is neither an option topic nor a column topic: nobody knows where rows go")
+    if needs_offsets and "offset" not in found:
+        raise ConfigError("syncTopic needs the column offset of what is copied")
     if topic is not None and "topic" in found:
         found.pop("topic")
     for name, type_ in found.items():

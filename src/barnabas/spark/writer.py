@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
@@ -22,6 +22,7 @@ from barnabas.config.validation import ConfigError
 from barnabas.spark import transactional_requests
 from barnabas.spark.connections import Connections, connections
 from barnabas.spark.exactly_once import ExactlyOnce, Plan, Sink, abandon, sender_for, task_id
+from barnabas.spark.offset_syncs import Segment, sync_records
 from barnabas.spark.progress import Batch
 from barnabas.spark.task_writer import Producer, TaskWriter, partition_counts
 from barnabas.spark.transactional_requests import Transaction
@@ -47,6 +48,7 @@ class TaskDone(WriterCommitMessage):
     batch: Batch | None = None  # from here on with exactlyOnce only
     decider: Transaction | None = None
     transaction: Transaction | None = None  # None: nothing was written
+    segments: Mapping[tuple[str, int], Sequence[Segment]] = field(default_factory=dict)  # with syncTopic
 
 
 class Writing:
@@ -54,7 +56,7 @@ class Writing:
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self.options = WriteOptions(given)
-        check_schema(schema, self.options.topic)
+        check_schema(schema, self.options.topic, needs_offsets=self.options.sync_topic is not None)
         self._plan: Plan | None = None
         self._run = uuid.uuid4().hex[:RUN_CHARACTERS]
         self._is_planned = False
@@ -112,6 +114,7 @@ class Writing:
             batch=batch,
             decider=plan.decider,
             transaction=transaction,
+            segments=written.segments,
         )
 
     def _write_at_least_once(
@@ -155,8 +158,7 @@ class Writing:
     def commit_all(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         found = _decidable(messages)
         if found is not None:
-            decider, batch, transactions = found
-            connections().run(self._commit(decider, batch, transactions))
+            connections().run(self._commit(*found, _segments(messages)))
 
     def abort_all(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         found = _decidable(messages)
@@ -164,13 +166,31 @@ class Writing:
             decider, batch, transactions = found
             connections().run(self._abort(decider, batch, transactions))
 
-    async def _commit(self, decider: Transaction, batch: Batch, transactions: list[Transaction]) -> None:
+    async def _commit(
+        self,
+        decider: Transaction,
+        batch: Batch,
+        transactions: list[Transaction],
+        segments: Mapping[tuple[str, int], Sequence[Segment]],
+    ) -> None:
         cluster = await connections().cluster(self.options.config)
-        await self.protocol(cluster).commit(decider, batch, transactions)
+        protocol = self.protocol(cluster)
+        await protocol.commit(decider, batch, transactions)
+        if self.options.sync_topic is not None:
+            await protocol.note(self.options.sync_topic, sync_records(self.options.sink, batch.batch_id, segments))
 
     async def _abort(self, decider: Transaction, batch: Batch, transactions: list[Transaction]) -> None:
         cluster = await connections().cluster(self.options.config)
         await self.protocol(cluster).abort(decider, batch, transactions)
+
+
+def _segments(messages: Sequence[WriterCommitMessage | None]) -> dict[tuple[str, int], list[Segment]]:
+    found: dict[tuple[str, int], list[Segment]] = {}
+    for each in messages:
+        if isinstance(each, TaskDone):
+            for partition, segments in each.segments.items():
+                found.setdefault(partition, []).extend(segments)
+    return {partition: sorted(segments) for partition, segments in found.items()}
 
 
 async def _made(cluster: Cluster, options: WriteOptions, transaction: Transaction | None) -> Any:
@@ -204,8 +224,16 @@ class BatchWriter(Writing, DataSourceArrowWriter):
         super().__init__(options, schema)
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
-        # A batch write has no identity beyond itself: each is a query of its own with one batch.
-        return self.write_task(iterator, Batch(f"batch {self._run}", 0), self._run)
+        return self.write_task(iterator, self._batch(), self._run)
+
+    def _batch(self) -> Batch:
+        options = self.options
+        if options.batch_id is None:
+            # A batch write has no identity beyond itself: each is a query of its own with one batch.
+            return Batch(f"batch {self._run}", 0)
+        context = TaskContext.get()
+        around = None if context is None else context.getLocalProperty(QUERY_ID)
+        return Batch(options.query_id or around or options.sink, options.batch_id)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self.commit_all(messages)
@@ -218,6 +246,8 @@ class StreamWriter(Writing, DataSourceStreamArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         # In output mode complete every batch brings all rows, and all are appended, as Spark's own sink does.
         super().__init__(options, schema)
+        if self.options.batch_id is not None:
+            raise ConfigError("batchId: a streaming query numbers its batches itself")
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()

@@ -1,0 +1,272 @@
+"""Runs a pipeline: starts its flows, shows how far they are, ends them when asked to or when one fails.
+
+Always holds: all flows end together; after SIGTERM or Ctrl-C what was begun is left to be finished by the next start,
+which exactly-once sinks and checkpoints allow. A flow that fails is named with its reason.
+Does not know: what flows do, or how progress is shown.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from barnabas.spark.pipelines.model import ERROR, EachBatch, FileSink, Flow, Pipeline, Polling, Run, TopicSink
+from barnabas.spark.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL_SECONDS = 1.0
+LOOK_SECONDS = 0.2
+DEAD_LETTER_SUFFIX = ".dead-letter"
+REASON_CHARACTERS_MAX = 400
+
+
+class FlowFailed(Exception):
+    """One flow ended with an error; the message names it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowProgress:
+    """How far one flow is."""
+
+    flow: str
+    batch_id: int
+    rows: int  # since the start of this run
+    rows_per_second: float
+    lag: int | None  # records that are there and not yet read; None where the source does not tell
+    batch_ms: int
+
+
+Show = Callable[[list[FlowProgress]], None]
+
+
+def run(
+    pipeline: Pipeline,
+    *,
+    once: bool = False,
+    master: str | None = None,
+    show: Show | None = None,
+    spark: SparkSession | None = None,
+    stopped: threading.Event | None = None,
+) -> dict[str, int]:
+    """Until it is stopped, or with `once` until all that is there is done. Gives the rows of each flow."""
+    if not pipeline.flows:
+        raise FlowFailed(f"pipeline {pipeline.name} has no flows")
+    made = session(pipeline.name, master=master, settings=pipeline.spark) if spark is None else spark
+    stop = stopped or threading.Event()
+    context = Run(pipeline, made, once=once)
+    with _stopped_by_signals(stop):
+        later = [flow for flow in pipeline.flows.values() if once and isinstance(flow, Polling) and flow.is_last]
+        running = [
+            each for flow in pipeline.flows.values() if flow not in later for each in _start(context, flow, stop)
+        ]
+        try:
+            _watch(running, stop, show)
+            running += [each for flow in later for each in _start(context, flow, stop)]
+            _watch(running, stop, show)
+        finally:
+            for each in running:
+                each.stop()
+            if spark is None:
+                made.stop()
+    return {each.name: each.progress().rows for each in running}
+
+
+@contextmanager
+def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {each: signal.signal(each, lambda *_: stop.set()) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _watch(running: list[RunningQuery | RunningPoll], stop: threading.Event, show: Show | None) -> None:
+    shown = 0.0
+    while not stop.is_set():
+        active = [each for each in running if each.is_active()]
+        for each in running:
+            reason = each.failure()
+            if reason is not None:
+                raise FlowFailed(f"flow {each.name}: {reason}")
+        if show is not None and (time.monotonic() - shown >= POLL_SECONDS or not active):
+            show([each.progress() for each in running])
+            shown = time.monotonic()
+        if not active:
+            return
+        stop.wait(LOOK_SECONDS)
+
+
+class RunningQuery:
+    def __init__(self, name: str, query: StreamingQuery) -> None:
+        self.name = name
+        self._query = query
+        self._rows = 0
+        self._counted = -1  # the last batch whose rows are in `_rows`
+        self._last: Any = None
+
+    def is_active(self) -> bool:
+        return self._query.isActive
+
+    def failure(self) -> str | None:
+        error = self._query.exception()
+        return None if error is None else reason_of(error)
+
+    def progress(self) -> FlowProgress:
+        for each in self._query.recentProgress:
+            if each.batchId > self._counted:
+                self._counted = each.batchId
+                self._rows += each.numInputRows
+            self._last = each
+        last = self._last
+        return FlowProgress(
+            flow=self.name,
+            batch_id=-1 if last is None else last.batchId,
+            rows=self._rows,
+            rows_per_second=0.0 if last is None else last.processedRowsPerSecond or 0.0,
+            lag=None if last is None else lag_of(last.sources),
+            batch_ms=0 if last is None else int(last.batchDuration),
+        )
+
+    def stop(self) -> None:
+        self._query.stop()
+
+
+class RunningPoll:
+    """A Polling in a thread of its own."""
+
+    def __init__(self, context: Run, polling: Polling, stop: threading.Event) -> None:
+        self.name = polling.name
+        self._context = context
+        self._polling = polling
+        self._stop = stop
+        self._rows = 0
+        self._polls = 0
+        self._seconds = 0.0
+        self._failure: str | None = None
+        self._thread = threading.Thread(target=self._run, name=polling.name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                began = time.monotonic()
+                moved = self._polling.poll(self._context)
+                self._seconds = time.monotonic() - began
+                self._rows += moved
+                self._polls += 1
+                if self._context.once and not moved:
+                    return
+                if not moved:
+                    self._stop.wait(POLL_SECONDS)
+        except Exception as error:  # told by whoever watches
+            self._failure = reason_of(error)
+
+    def is_active(self) -> bool:
+        return self._thread.is_alive()
+
+    def failure(self) -> str | None:
+        return self._failure
+
+    def progress(self) -> FlowProgress:
+        return FlowProgress(
+            flow=self.name,
+            batch_id=self._polls - 1,
+            rows=self._rows,
+            rows_per_second=0.0,
+            lag=None,
+            batch_ms=int(self._seconds * 1000),
+        )
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def _start(context: Run, flow: Flow | Polling, stop: threading.Event) -> Iterator[RunningQuery | RunningPoll]:
+    if isinstance(flow, Polling):
+        yield RunningPoll(context, flow, stop)
+        return
+    rows = flow.build(context)
+    if flow.dead_letter is None:
+        yield _query(context, flow, flow.name, rows, flow.sink)
+        return
+    if ERROR not in rows.columns:
+        raise FlowFailed(f"flow {flow.name} has a dead-letter topic, so its rows need a column {ERROR}")
+    yield _query(context, flow, flow.name, rows.where(f"{ERROR} IS NULL").drop(ERROR), flow.sink)
+    name = flow.name + DEAD_LETTER_SUFFIX
+    yield _query(context, flow, name, dead_letters(rows, flow.name), TopicSink(flow.dead_letter))
+
+
+def dead_letters(rows: DataFrame, flow: str) -> DataFrame:
+    """Failed rows as records: the original bytes, and what was wrong in the headers."""
+    from pyspark.sql import functions as F
+
+    failed = rows.where(F.col(ERROR).isNotNull())
+    facts = {"barnabas.flow": F.lit(flow), "barnabas.error": F.col(ERROR)}
+    facts |= {f"barnabas.{name}": F.col(name) for name in ("topic", "partition", "offset") if name in rows.columns}
+    headers = [
+        F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
+        for name, value in facts.items()
+    ]
+    kept = [F.col(name) for name in ("key", "value") if name in rows.columns]
+    return failed.select(*kept, F.array(*headers).alias("headers"))
+
+
+def _query(context: Run, flow: Flow, name: str, rows: DataFrame, sink: object) -> RunningQuery:
+    writer = rows.writeStream.queryName(f"{context.pipeline.name}.{name}").outputMode(flow.output_mode)
+    writer = writer.option("checkpointLocation", context.checkpoint(name))
+    trigger = {"availableNow": True} if context.once else {"processingTime": context.pipeline.trigger}
+    writer = writer.trigger(**trigger)
+    match sink:
+        case TopicSink():
+            writer = writer.format("barnabas").options(**context.sink_options(sink, name))
+        case FileSink():
+            writer = writer.format(sink.format).option("path", sink.path)
+            if sink.partition_by:
+                writer = writer.partitionBy(*sink.partition_by)
+        case EachBatch():
+            writer = writer.foreachBatch(lambda batch, batch_id: sink.function(context, batch, batch_id))
+        case _:
+            raise FlowFailed(f"flow {name}: {type(sink).__name__} is no sink")
+    return RunningQuery(name, writer.start())
+
+
+def lag_of(sources: list[Any]) -> int | None:
+    """Over all sources that tell; offsets are as the data source keeps them."""
+    found: int | None = None
+    for source in sources:
+        try:
+            end, latest = json.loads(source.endOffset or "null"), json.loads(source.latestOffset or "null")
+        except ValueError:
+            continue  # another kind of source
+        if isinstance(end, dict) and isinstance(latest, dict):
+            found = (found or 0) + _behind(end, latest)
+    return found
+
+
+def _behind(end: dict[str, Any], latest: dict[str, Any]) -> int:
+    total = 0
+    for topic, partitions in latest.items():
+        if isinstance(partitions, dict) and isinstance(end.get(topic), dict):
+            total += sum(max(0, offset - end[topic].get(index, offset)) for index, offset in partitions.items())
+    return total
+
+
+def reason_of(error: BaseException) -> str:
+    """The last line that says something: Spark wraps what went wrong in pages of its own."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if ("Error" in line or "Exception" in line) and line[:3] not in ("at ", "Fil")]
+    return (told or lines or [repr(error)])[-1][:REASON_CHARACTERS_MAX]
