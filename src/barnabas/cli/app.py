@@ -190,7 +190,7 @@ def _told(error: Exception) -> tuple[str, Exit] | None:
     if hasattr(error, "format_message"):  # typer's errors about usage, which it keeps to itself
         context = getattr(error, "ctx", None)
         where = f"; see {context.command_path} --help" if context is not None else ""
-        text = " ".join(error.format_message().split()).rstrip(".")
+        text = " ".join(error.format_message().replace("Value error, ", "").split()).rstrip(".")
         return f"{text}{where}", Exit.USAGE
     return _told_of_the_world(error)
 

@@ -23,6 +23,14 @@ SECTIONS: dict[str, dict[str, str]] = {
         "broker": "start one node from a properties file",
         "doctor": "say what is wrong with a set-up",
     },
+    "what there is": {
+        "topic": "create, list, describe, alter and delete topics",
+        "group": "list, describe, reset and delete groups of consumers",
+        "cluster": "describe brokers, and say how the cluster is",
+        "quorum": "describe the quorum of controllers, and change its voters",
+        "reassign": "move replicas between brokers",
+        "transactions": "list, describe and end transactions",
+    },
     "files and tests": {
         "log": "read and check segment files",
         "simulate": "run clusters in a simulated world full of faults",

@@ -53,3 +53,8 @@ def suggestion(name: str, known: "list[str]") -> str:
 
     close = get_close_matches(name, known, n=1)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+def counted(number: int, what: str) -> str:
+    """«1 partition», «3 partitions»."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -248,7 +248,7 @@ class Clusters(AdminBase):
             if each.error_code != ErrorCode.NONE:
                 raise error_of(each.error_code, each.error_message, about=f"feature {each.feature}")
 
-    async def fenced_brokers(self, *, timeout_ms: float | None = None) -> ClusterDescription:
+    async def registered_brokers(self, *, timeout_ms: float | None = None) -> ClusterDescription:
         """All that are registered, with those that do not serve; without these where brokers do not tell."""
         try:
             return await self.describe_cluster(include_fenced_brokers=True, timeout_ms=timeout_ms)

@@ -62,6 +62,8 @@ class TopicListing:
     name: str
     topic_id: str | None
     is_internal: bool
+    partitions: int
+    replication_factor: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +146,13 @@ class Topics(AdminBase):
         """In the order of their names; those of the brokers themselves only where they are asked for."""
         topics = await self.cluster.topics(timeout_ms=self.within_ms(timeout_ms))
         return [
-            TopicListing(name=name, topic_id=_id(topic.topic_id), is_internal=topic.is_internal)
+            TopicListing(
+                name=name,
+                topic_id=_id(topic.topic_id),
+                is_internal=topic.is_internal,
+                partitions=len(topic.partitions),
+                replication_factor=max((len(each.replicas) for each in topic.partitions.values()), default=0),
+            )
             for name, topic in sorted(topics.items())
             if internal or not topic.is_internal
         ]

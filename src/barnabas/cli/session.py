@@ -1,0 +1,136 @@
+"""What commands that speak to a cluster share: a client for the time of one command, and words for what failed.
+
+Always holds: the client is closed before the command ends. Does not know: any command.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from typing import Any, TypeVar
+
+from barnabas.cli.app import ABSENCES
+from barnabas.cli.options import BOOTSTRAP_DEFAULT
+from barnabas.cli.text import CommandFailed, Exit, failed, suggestion
+from barnabas.client.admin import Admin, Results
+from barnabas.client.errors import KafkaError
+from barnabas.types import TopicPartition
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+CLIENT_ID = "barnabas-cli"
+COMPLETION_TIMEOUT_MS = 1_000  # a shell waits for the answer
+REQUEST_TIMEOUT_MS_MAX = 30_000
+START_TIMEOUT_MS_MAX = 5_000  # who mistyped an address should not wait long; a broker that starts needs less
+
+
+def with_admin(servers: str, timeout_ms: int, work: Callable[[Admin], Awaitable[T]]) -> T:
+    async def run() -> T:
+        admin = Admin(
+            bootstrap_servers=servers,
+            client_id=CLIENT_ID,
+            default_api_timeout_ms=timeout_ms,
+            request_timeout_ms=min(timeout_ms, REQUEST_TIMEOUT_MS_MAX),
+        )
+        try:
+            await admin.cluster.start(min(timeout_ms, START_TIMEOUT_MS_MAX))
+            return await work(admin)
+        finally:
+            await admin.close()
+
+    return asyncio.run(run())
+
+
+def exit_code(results: Iterable["Results[Any, Any]"]) -> int:
+    """Says of each thing that failed why, on standard error; how the command ends."""
+    errors = [error for each in results for error in each.failed.values()]
+    for error in errors:
+        failed(str(error))
+    if not errors:
+        return Exit.DONE
+    return Exit.NOT_FOUND if all(error.code.name in ABSENCES for error in errors) else Exit.FAILED
+
+
+def failures(results: "Results[Any, Any]") -> dict[str, dict[str, str]]:
+    """For machines: by the name of each thing, Kafka's code and the words."""
+    return {str(key): {"code": error.code.name, "message": error.message} for key, error in results.failed.items()}
+
+
+async def existing_topics(admin: Admin, names: Iterable[str]) -> None:
+    """CommandFailed with the closest name where one does not exist."""
+    wanted = list(names)
+    known = [each.name for each in await admin.list_topics(internal=True)]
+    for name in wanted:
+        if name not in known:
+            hint = suggestion(name, known) or "; barnabas topic list shows which there are"
+            raise CommandFailed(f"there is no topic {name}{hint}", Exit.NOT_FOUND)
+
+
+async def all_groups(admin: Admin) -> list[str]:
+    listed = (await admin.list_groups()).unwrap()
+    return sorted(each.group_id for listings in listed.values() for each in listings)
+
+
+async def missing_group(admin: Admin, name: str) -> CommandFailed:
+    hint = suggestion(name, await all_groups(admin)) or "; barnabas group list shows which there are"
+    return CommandFailed(f"there is no group {name}{hint}", Exit.NOT_FOUND)
+
+
+def settings(given: Iterable[str] | None) -> dict[str, str]:
+    """Of `name=value` each."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise CommandFailed(f"--config {text}: a setting is NAME=VALUE", Exit.USAGE)
+        found[name.strip()] = value
+    return found
+
+
+def partitions_of(text: str) -> tuple[str, list[int] | None]:
+    """`topic` or `topic:0,1`, as Kafka's tools have it."""
+    topic, colon, numbers = text.rpartition(":")
+    if not colon:
+        return text, None
+    try:
+        return topic, [int(number) for number in numbers.split(",")]
+    except ValueError:
+        raise CommandFailed(f"{text}: partitions are numbers, as in {topic}:0,1", Exit.USAGE) from None
+
+
+async def chosen_partitions(admin: Admin, texts: Iterable[str]) -> list[TopicPartition]:
+    """All partitions of each topic, or those named behind a colon."""
+    chosen = [partitions_of(text) for text in texts]
+    await existing_topics(admin, [topic for topic, _numbers in chosen])
+    described = (await admin.describe_topics([topic for topic, _numbers in chosen])).unwrap()
+    found: list[TopicPartition] = []
+    for topic, numbers in chosen:
+        there = [each.partition for each in described[topic].partitions]
+        for number in there if numbers is None else numbers:
+            if number not in there:
+                raise CommandFailed(
+                    f"topic {topic} has no partition {number}, but {len(there)} from 0 on", Exit.NOT_FOUND
+                )
+            found.append(TopicPartition(topic, number))
+    return found
+
+
+def _complete(context: Any, incomplete: str, ask: Callable[[Admin], Awaitable[list[str]]]) -> list[str]:
+    """Names for a shell; none where no broker answers at once."""
+    servers = context.params.get("bootstrap_server") or os.environ.get("BARNABAS_BOOTSTRAP") or BOOTSTRAP_DEFAULT
+    try:
+        names = with_admin(servers, COMPLETION_TIMEOUT_MS, ask)
+    except (KafkaError, OSError, ValueError):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_topics(ctx: Any, incomplete: str) -> list[str]:
+    async def ask(admin: Admin) -> list[str]:
+        return [each.name for each in await admin.list_topics()]
+
+    return _complete(ctx, incomplete, ask)
+
+
+def complete_groups(ctx: Any, incomplete: str) -> list[str]:
+    return _complete(ctx, incomplete, all_groups)
