@@ -322,7 +322,8 @@ class Fetcher:
         if leader is not None and self._cluster.metadata.apply_leader(
             partition.topic, partition.partition, Leader(leader.leader_id, leader.leader_epoch)
         ):
-            return False  # the answer itself says who leads now (KIP-951)
+            self.wake()  # the answer itself says who leads now (KIP-951)
+            return False
         if error == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(partition, state, wanted)
             return False
