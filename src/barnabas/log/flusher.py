@@ -2,20 +2,23 @@
 
 Always holds: the recovery point rises only after a sync that covers it, and falls with a truncation; a sync that began
 before the truncation counts for nothing. The owner of the log notes changes; `flush` may run on another thread.
-No lock is needed: what `flush` takes away is popped one by one, what it finished is published in one assignment, and
-changes are counted, so that one made during a sync stays to be done.
+What `flush` takes away is popped one by one, what it finished is published in one assignment, and changes are counted,
+so that one made during a sync stays to be done. Only the file of the leader epochs needs a lock, because a truncation
+writes it too: whoever writes last must write what is true by then.
 A sync that failed is not repeated: the system may have dropped what it could not write, and would then report success.
 Does not know: when a flush is due.
 """
 
 import errno
-from collections import deque
 from collections.abc import Iterable
+from threading import Lock
 
-from barnabas.log.leader_epochs import LEADER_EPOCH_FILE_NAME, LeaderEpochs
+from barnabas.log.leader_epochs import LEADER_EPOCH_FILE_NAME
 from barnabas.log.segments import Segments
 from barnabas.runtime.interfaces import Disk
 from barnabas.types import Offset
+
+FULL = (errno.ENOSPC, errno.EDQUOT)  # before anything was synced: it may be tried again
 
 
 class Flusher:
@@ -24,9 +27,11 @@ class Flusher:
         "_directory_changes",
         "_directory_changes_done",
         "_disk",
-        "_epoch_changes",
-        "_epoch_changes_done",
+        "_epochs",
+        "_epochs_lock",
+        "_epochs_written",
         "_floor",
+        "_is_named",
         "_paths",
         "_synced",
         "_truncations",
@@ -36,14 +41,15 @@ class Flusher:
     def __init__(self, disk: Disk, directory: str, recovery_point: Offset) -> None:
         self._disk = disk
         self._directory = directory
-        self._paths: deque[str] = deque()  # files of finished segments; those of the active one are always unsynced
+        self._paths: dict[str, None] = {}  # files of finished segments; those of the active one are always unsynced
         self._truncations = 0
         self._floor = recovery_point  # what the last truncation left
         self._synced = (0, recovery_point)  # truncations when the sync began, and the offset that it reached
         self._directory_changes = 0
         self._directory_changes_done = 0
-        self._epoch_changes = 0
-        self._epoch_changes_done = 0
+        self._is_named = True  # the directory itself is on the platter, in the one above it
+        self._epochs = self._epochs_written = b""  # what the file should hold, where that is known to differ
+        self._epochs_lock = Lock()
         self.has_failed = False  # once true, only recovery can tell what is on the platter
 
     @property
@@ -62,19 +68,24 @@ class Flusher:
         return not (
             self._paths
             or self._directory_changes_done < self._directory_changes
-            or self._epoch_changes_done < self._epoch_changes
+            or self._epochs_written is not self._epochs
         )
 
     # Noted by the owner of the log
 
     def finished(self, paths: Iterable[str]) -> None:
-        self._paths.extend(paths)
+        self._paths.update(dict.fromkeys(paths))
 
     def directory_changed(self) -> None:
         self._directory_changes += 1
 
-    def epochs_changed(self) -> None:
-        self._epoch_changes += 1
+    def directory_made(self) -> None:
+        """Or perhaps made, and lost with the power."""
+        self._is_named = False
+        self._directory_changes += 1
+
+    def epochs_changed(self, encoded: bytes) -> None:
+        self._epochs = encoded
 
     def truncated(self, offset: Offset) -> None:
         floor = min(self.recovery_point, offset)
@@ -83,23 +94,23 @@ class Flusher:
 
     # On any thread
 
-    def flush(self, segments: Segments, end_offset: Offset, leader_epochs: LeaderEpochs) -> None:
+    def flush(self, segments: Segments, end_offset: Offset) -> None:
         """Everything below `end_offset`, then the recovery point."""
         if self.has_failed:
             raise OSError(errno.EIO, "a sync failed here before; the log must be opened anew", self._directory)
         truncations = self._truncations
         active = segments.active
         if end_offset > active.base_offset:
-            self._sync_file(active.log_path)
+            self._paths[active.log_path] = None
         self._sync_finished()
+        self.write_epochs()
         self.sync_directory()
-        self.write_epochs(leader_epochs)
         if truncations != self._synced[0] or end_offset > self._synced[1]:
             self._synced = (truncations, end_offset)
 
     def _sync_finished(self) -> None:
         while self._paths:
-            self._sync_file(self._paths.popleft())
+            self._sync_file(self._paths.popitem()[0])
 
     def _sync_file(self, path: str) -> None:
         try:
@@ -115,14 +126,28 @@ class Flusher:
         if self._directory_changes_done < changes:
             try:
                 self._disk.sync_directory(self._directory)
-                self._disk.sync_directory(self._directory.rpartition("/")[0] or "/")
+                self._sync_name()
             except OSError:
                 self.has_failed = True
                 raise
             self._directory_changes_done = changes
 
-    def write_epochs(self, leader_epochs: LeaderEpochs) -> None:
-        changes = self._epoch_changes
-        if self._epoch_changes_done < changes:
-            self._disk.write_atomically(f"{self._directory}/{LEADER_EPOCH_FILE_NAME}", leader_epochs.encode())
-            self._epoch_changes_done = changes
+    def _sync_name(self) -> None:
+        if not self._is_named:
+            self._disk.sync_directory(self._directory.rpartition("/")[0] or "/")
+            self._is_named = True
+
+    def write_epochs(self) -> None:
+        """And syncs the directory with them."""
+        with self._epochs_lock:
+            directory_changes, epochs = self._directory_changes, self._epochs
+            if self._epochs_written is epochs:
+                return
+            try:
+                self._disk.write_atomically(f"{self._directory}/{LEADER_EPOCH_FILE_NAME}", epochs)
+            except OSError as error:
+                self.has_failed = self.has_failed or error.errno not in FULL
+                raise
+            self._epochs_written = epochs
+            if self._is_named:
+                self._directory_changes_done = max(self._directory_changes_done, directory_changes)

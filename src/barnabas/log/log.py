@@ -141,8 +141,8 @@ class Log:
         if has_new_id or not clean_shutdown or log.log_end_offset == log.log_start_offset:  # it may not be synced
             if topic_id is not None:
                 log._flusher.finished([f"{directory}/{PARTITION_METADATA_FILE_NAME}"])
-            log._flusher.directory_changed()
-            log._flusher.epochs_changed()
+            log._flusher.directory_made()
+            log._flusher.epochs_changed(log.leader_epochs.encode())
         log._segments.active.release()  # an idle partition holds nothing open
         return log
 
@@ -420,7 +420,7 @@ class Log:
     def assign_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """An epoch begins to write here. The file waits for the next flush: until then the batches say it too."""
         if self.leader_epochs.assign(epoch, start_offset):
-            self._flusher.epochs_changed()
+            self._flusher.epochs_changed(self.leader_epochs.encode())
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
@@ -445,7 +445,7 @@ class Log:
         self.log_start_offset = offset
         self._high_watermark = max(self._high_watermark, offset)
         if self.leader_epochs.truncate_from_start(offset):
-            self._flusher.epochs_changed()
+            self._flusher.epochs_changed(self.leader_epochs.encode())
         self.producers.advance(offset)
 
     def delete_old_segments(self, now_ms: int) -> int:
@@ -491,7 +491,7 @@ class Log:
         assert offset >= 0
         if offset >= self.log_end_offset:
             if self.leader_epochs.truncate_from_end(self.log_end_offset):
-                self._flusher.epochs_changed()
+                self._flusher.epochs_changed(self.leader_epochs.encode())
             return False
         if offset < self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
@@ -534,9 +534,9 @@ class Log:
         self.producers.advance(self._high_watermark)
         # At once, and not with the next flush: what is gone must not come back behind what is written next.
         self._flusher.directory_changed()
-        self._flusher.epochs_changed()
+        self._flusher.epochs_changed(self.leader_epochs.encode())
         self._flusher.sync_directory()
-        self._flusher.write_epochs(self.leader_epochs)
+        self._flusher.write_epochs()
         self._needs_recovery = False
 
     # Flushing
@@ -561,7 +561,7 @@ class Log:
         reached = self.log_end_offset
         if end_offset is not None:
             reached = min(reached, end_offset)
-        self._flusher.flush(self._segments, reached, self.leader_epochs)
+        self._flusher.flush(self._segments, reached)
         if now_ms is not None:
             self._last_flush_ms = now_ms
 
@@ -578,9 +578,9 @@ class Log:
         if not is_untouched and not self._is_stopped():
             active.finish()
             self._flusher.finished(active.paths())
-            if self._snapshots.take(self.log_end_offset, self.producers):
-                self._flusher.finished([self._snapshots.path(self.log_end_offset)])
-                self._flusher.directory_changed()
+            self._snapshots.take(self.log_end_offset, self.producers)
+            self._flusher.finished([self._snapshots.path(self.log_end_offset)])  # a roll may have written it, unsynced
+            self._flusher.directory_changed()
             self.flush()
         self._segments.release()
 

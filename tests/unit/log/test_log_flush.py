@@ -7,7 +7,10 @@ from random import Random
 import pytest
 from log_fixtures import DIRECTORY, NOW_MS, append, read_all, simulated_disk, topic_config
 
+from barnabas.log.leader_epochs import LEADER_EPOCH_FILE_NAME, LeaderEpochs
 from barnabas.log.log import Log
+from barnabas.log.producer_state import snapshot_file_name
+from barnabas.runtime.interfaces import Buffer
 from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.simulation.disk import SimulatedDisk, Survival
 
@@ -198,3 +201,75 @@ def test_a_truncation_during_a_flush_wins() -> None:
     append(log, 5)
     log.flush()
     assert log.recovery_point == 10
+
+
+class InterruptedDisk(MemoryDisk):
+    """Holds the first one to replace the file of the leader epochs until `go_on`, and tells when the second one has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_held = threading.Event()
+        self.go_on = threading.Event()
+        self.is_written = threading.Event()
+
+    def write_atomically(self, path: str, data: Buffer) -> None:
+        if not path.endswith(LEADER_EPOCH_FILE_NAME):
+            super().write_atomically(path, data)
+        elif not self.is_held.is_set():
+            self.is_held.set()
+            assert self.go_on.wait(30)
+            super().write_atomically(path, data)
+        else:
+            super().write_atomically(path, data)
+            self.go_on.set()  # the second one has its name, and the first one comes after it
+            self.is_written.wait(30)
+
+
+def test_what_a_truncation_says_of_epochs_is_the_last_word() -> None:
+    """A sync in the background, which had begun before, replaced the file behind the truncation, and that stayed so."""
+    disk = InterruptedDisk()
+    log = new_log(disk)
+    append(log, 5, leader_epoch=1)
+    append(log, 5, leader_epoch=2)
+
+    def flush() -> None:
+        log.flush()
+        disk.is_written.set()
+
+    thread = threading.Thread(target=flush)
+    thread.start()
+    assert disk.is_held.wait(30)
+    watchdog = threading.Timer(0.2, disk.go_on.set)  # where the truncation waits for the sync, as it must
+    watchdog.start()
+    log.truncate_to(5, NOW_MS)
+    thread.join(30)
+    watchdog.join()
+    log.close()
+    written = LeaderEpochs.decode(disk.read_bytes(f"{DIRECTORY}/{LEADER_EPOCH_FILE_NAME}"), "test")
+    assert written.entries == log.leader_epochs.entries == [(1, 0)]
+
+
+def test_a_clean_stop_right_after_a_roll_keeps_what_is_known_of_producers() -> None:
+    """A roll writes it unsynced, and the stop found it already written."""
+    disk = simulated_disk()
+    log = new_log(disk)
+    append(log, producer_id=7, producer_epoch=0, base_sequence=0)
+    log.roll(NOW_MS)
+    log.close()
+    left = disk.image(Random(0), Survival.NONE)
+    assert left.read_bytes(f"{DIRECTORY}/{snapshot_file_name(1)}") == log.producers.encode()
+
+
+def test_a_clean_stop_syncs_each_file_once() -> None:
+    disk = simulated_disk()
+    log = new_log(disk, segment_bytes=300, index_interval_bytes=100)
+    for number in range(6):
+        append(log, producer_id=7, producer_epoch=0, base_sequence=number)
+    log.flush()
+    append(log, producer_id=7, producer_epoch=0, base_sequence=6)
+    synced: list[str] = []
+    disk.on_change = lambda kind, path: synced.append(path) if kind == "sync" else None
+    log.close()
+    assert sorted(synced) == sorted(set(synced))
+    assert DIRECTORY in synced
+    assert DIRECTORY.rpartition("/")[0] not in synced  # the name of the directory was synced before
