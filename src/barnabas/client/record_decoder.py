@@ -1,6 +1,6 @@
 """Records out of the bytes of batches, in bulk: as tuples, or as a column per field.
 
-Always holds: offsets lie within the batch; bytes that are no batch raise InvalidRecordBatch.
+Always holds: bytes that are no records raise InvalidRecordBatch, and nothing else.
 Where all records of a stretch have one layout (keys and values of one size, no headers), their fields lie a constant
 number of bytes apart and are cut out without looking at each record; everything else goes through one loop.
 Measured by benchmarks/record_decoder.py. Does not know: CRCs, transactions, which of the records are wanted.

@@ -7,7 +7,7 @@ Always holds: only a partition with a checked position, not paused and not held,
 rebalance keeps its position. Does not know: requests, groups, time (it is told).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from re import Pattern
@@ -95,7 +95,6 @@ class SubscriptionState:
         self.topics: tuple[str, ...] = ()  # as asked for, or as the pattern matches now; sorted
         self.pattern: Pattern[str] | None = None  # matched here
         self.server_pattern: str | None = None  # matched by the coordinator
-        self.changes = 0  # how often it was asked for something else
         self.partitions: dict[TopicPartition, PartitionState] = {}
 
     # What is asked for
@@ -132,7 +131,6 @@ class SubscriptionState:
     def unsubscribe(self) -> None:
         self.kind = Kind.NOTHING
         self.topics, self.pattern, self.server_pattern = (), None, None
-        self.changes += 1
         self.partitions = {}
 
     def _become(self, kind: Kind) -> None:
@@ -142,7 +140,6 @@ class SubscriptionState:
             )
         self.kind = kind
         self.pattern = self.server_pattern = None
-        self.changes += 1
 
     # What it has
 
@@ -191,14 +188,3 @@ class SubscriptionState:
             for partition, state in self.partitions.items()
             if state.position is not None
         }
-
-    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | None], policy_ms: int | None) -> None:
-        """The group's word on where to begin. Without one the policy decides; None: there is no policy, so it waits."""
-        for partition, found in offsets.items():
-            state = self.partitions.get(partition)
-            if state is None or state.phase is not Phase.NO_POSITION:
-                continue  # taken away, or sought meanwhile
-            if found is not None:
-                state.seek(Position(found.offset, found.leader_epoch))
-            elif policy_ms is not None:
-                state.reset(policy_ms)
