@@ -1,8 +1,9 @@
 """Records that wait to be sent, in batches by partition, and batches that are out: what may go, and what comes of it.
 
 Always holds: the batches of a partition are sent in the order of their records, and with sequences sent again in that
-order too; every batch has one outcome, within its time; a batch that was sent and failed for good leaves no gap in the
-sequences behind it: the partition begins anew, with the next epoch of the producer.
+order too; every batch has one outcome, within its time. Where one that was sent was given up nobody knows whether it
+was written, but the broker does: it takes the next sequence, or finds a gap, and then has none of those behind it
+either, so that the partition can begin anew with the next epoch of the producer and nothing is written twice.
 Does not know: brokers, connections, who leads, the clock (it is told the time).
 """
 
@@ -28,6 +29,8 @@ IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
 _SEQUENCES_LOST: Final = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH}
 )
+
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})  # for topic, or segment
 
 
 class Identity(NamedTuple):
@@ -167,7 +170,18 @@ class Batch:
 class Lane:
     """One partition's batches. Those that wait are in order; so are those that are out."""
 
-    __slots__ = ("identity", "in_flight", "is_admitted", "is_broken", "next_sequence", "partition", "queue", "topic")
+    __slots__ = (
+        "identity",
+        "in_flight",
+        "is_admitted",
+        "is_broken",
+        "is_doubtful",
+        "known_id",
+        "next_sequence",
+        "partition",
+        "queue",
+        "topic",
+    )
 
     def __init__(self, topic: str, partition: int) -> None:
         self.topic = topic
@@ -176,7 +190,11 @@ class Lane:
         self.in_flight: list[Batch] = []
         self.identity = NOBODY  # whose sequences the broker of the partition knows
         self.next_sequence = 0
+        # Under which id something was acknowledged. A broker that has never seen an id takes any sequence of it for the
+        # first, so the first batch goes alone: if it were refused, the one behind it would take its place.
+        self.known_id = NO_PRODUCER_ID
         self.is_broken = False  # a gap in the sequences: nothing goes until all that is out has come back
+        self.is_doubtful = False  # there may be a gap: something that was sent was given up
         self.is_admitted = True  # in a transaction: whether the coordinator knows of this partition
 
     def put_back(self, batch: Batch) -> None:
@@ -242,15 +260,16 @@ class Accumulator:
             lane.is_admitted = admitted
 
     @property
-    def is_broken(self) -> bool:
-        """Whether a partition cannot go on with the sequences that it has."""
-        return any(lane.is_broken for lane in self._lanes.values())
+    def is_doubtful(self) -> bool:
+        """Whether a partition perhaps cannot go on with the sequences that it has."""
+        return any(lane.is_broken or lane.is_doubtful for lane in self._lanes.values())
 
     def mend_all(self) -> None:
         """After a transaction: what was lost in it no longer matters under another identity."""
         self.end_of_all = None
         for lane in self._lanes.values():
-            lane.is_broken = lane.is_broken and lane.identity == self.identity
+            if lane.identity != self.identity:
+                lane.is_broken = lane.is_doubtful = False
 
     def open_batch(self, lane: Lane, size: int, now_ms: float) -> Batch:
         """The batch that a record of this size goes into: the last one, or a new one where that has no room."""
@@ -301,7 +320,8 @@ class Accumulator:
             return any(other.order < head.order for other in lane.in_flight)
         if self.identity == NOBODY or len(lane.in_flight) >= IDEMPOTENT_IN_FLIGHT_MAX:
             return True
-        return bool(lane.in_flight) and lane.identity != self.identity
+        is_next = lane.identity == self.identity and lane.known_id == self.identity.producer_id
+        return bool(lane.in_flight) and not is_next
 
     def take(self, lane: Lane) -> Batch:
         """The first batch of a lane that is ready, as bytes to send."""
@@ -349,7 +369,7 @@ class Accumulator:
             self.bump()
         if self.identity == NOBODY:
             return False
-        lane.is_broken = False
+        lane.is_broken = lane.is_doubtful = False
         for batch in lane.queue:
             batch.base_sequence = NO_SEQUENCE
         return True
@@ -365,6 +385,7 @@ class Accumulator:
     def written(self, batch: Batch, base_offset: int, log_append_time_ms: int = -1) -> None:
         lane = self.lane(batch.topic, batch.partition)
         lane.in_flight.remove(batch)
+        lane.known_id = batch.identity.producer_id
         if batch.outcome is None:
             self._resolve(batch, Written(base_offset, log_append_time_ms))
 
@@ -373,12 +394,11 @@ class Accumulator:
         lane = self.lane(batch.topic, batch.partition)
         lane.in_flight.remove(batch)
         if batch.outcome is not None:  # its time was up while it was out
-            lane.is_broken |= self._leaves_a_gap(batch)
             return False
         if self.end_of_all is not None:
             self._give_up(lane, batch, self.end_of_all)
             return False
-        if error.code == ErrorCode.MESSAGE_TOO_LARGE and len(batch.values) > 1:
+        if error.code in _TOO_LARGE and len(batch.values) > 1:
             self._split(lane, batch)
             return True
         if self._may_try_again(lane, batch, error, now_ms):
@@ -403,12 +423,8 @@ class Accumulator:
         return batch.retry_ms < batch.created_ms + self.delivery_timeout_ms
 
     def _give_up(self, lane: Lane, batch: Batch, error: KafkaError) -> None:
-        lane.is_broken |= self._leaves_a_gap(batch)
+        lane.is_doubtful |= batch.base_sequence != NO_SEQUENCE
         self._resolve(batch, error)
-
-    def _leaves_a_gap(self, batch: Batch) -> bool:
-        """Unless its transaction is over, and another epoch begun with the next one."""
-        return batch.base_sequence != NO_SEQUENCE and (not self.is_transactional or batch.identity == self.identity)
 
     def _split(self, lane: Lane, batch: Batch) -> None:
         """Halves, in its place; each may be split again. Their sequences are those that the whole had."""
@@ -466,9 +482,9 @@ class Accumulator:
         lane = self.lane(batch.topic, batch.partition)
         if batch in lane.queue:
             lane.queue.remove(batch)
-            lane.is_broken |= self._leaves_a_gap(batch)
             if not lane.queue:
                 self._busy.pop(lane, None)
+        lane.is_doubtful |= batch.base_sequence != NO_SEQUENCE
         if batch.outcome is None:
             self._resolve(batch, error)
 

@@ -35,7 +35,7 @@ from barnabas.client.errors import (
     RecordTooLargeError,
     error_of,
 )
-from barnabas.client.metadata import PartitionMetadata
+from barnabas.client.metadata import PartitionMetadata, TopicMetadata
 from barnabas.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.client.outcomes import RecordFuture, RecordFutures, RecordMetadata, ending
 from barnabas.client.partitioner import StickyChoice, partition_of_key
@@ -181,8 +181,13 @@ class Producer:
         partition, one without a value is a tombstone.
         """
         writer = self._writers.get(topic)
-        if writer is None or self._is_closed or writer.version is not self._cluster.metadata.topics.get(topic):
-            writer = await self._writer(topic)
+        if (
+            writer is None
+            or self._is_closed
+            or writer.version is not self._cluster.metadata.topics.get(topic)
+            or (partition is not None and partition >= len(writer.lanes))
+        ):
+            writer = await self._writer(topic, partition)
         if self._transactions is not None:
             self._transactions.check_sending()
         if self._serialize_value is not None:
@@ -243,7 +248,7 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> RecordFutures:
         """As `send` for each, many times as fast. All have one timestamp; records with keys need as many keys."""
-        writer = await self._writer(topic)
+        writer = await self._writer(topic, partition)
         if self._transactions is not None:
             self._transactions.check_sending()
         column = as_column(values, "value", self._serialize_value)
@@ -383,15 +388,15 @@ class Producer:
         assert self._sender is not None
         return self._sender
 
-    async def _writer(self, topic: str) -> TopicWriter:
-        """With metadata of the topic that is current, asked for where there is none."""
+    async def _writer(self, topic: str, partition: int | None = None) -> TopicWriter:
+        """With metadata of the topic that is current, asked for where it lacks the topic or the partition."""
         self._running()
         known = self._cluster.topic(topic)
-        if known is None:
-            found = await self._cluster.topics(
-                [topic], timeout_ms=self._config.max_block_ms, allow_auto_topic_creation=True
+        if known is None or (partition is not None and partition >= known.partition_count):
+            known = await self._cluster.retry(
+                lambda: self._find(topic, partition), what=f"topic {topic}", timeout_ms=self._config.max_block_ms
             )
-            known = found[topic]
+            self._running()
         writer = self._writers.get(topic)
         if writer is None:
             sticky = StickyChoice(self._cluster.runtime.random, self._config.batch_size)
@@ -402,6 +407,16 @@ class Producer:
             with_leader = [each.partition for each in known.partitions.values() if each.leader >= 0]
             writer.available = with_leader or list(known.partitions)
         return writer
+
+    async def _find(self, topic: str, partition: int | None) -> TopicMetadata:
+        await self._cluster.refresh([topic], allow_auto_topic_creation=True)
+        known = self._cluster.topic(topic)
+        if known is None:
+            error = self._cluster.metadata.errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise error_of(error, about=f"topic {topic}")
+        if partition is not None and partition >= known.partition_count:
+            raise _no_partition(topic, partition, known.partition_count)
+        return known
 
     def _partition(self, topic: str, writer: TopicWriter, key: bytes | None, given: int | None, size: int) -> int:
         count = len(writer.lanes)
@@ -414,9 +429,7 @@ class Producer:
         else:
             return writer.sticky.choose(size, writer.available)
         if number.__class__ is not int or not 0 <= number < count:
-            raise error_of(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {number!r} is none of the {count} of topic {topic}"
-            )
+            raise _no_partition(topic, number, count)
         return number
 
     async def _wait_for_room(self, size: int) -> None:
@@ -460,6 +473,11 @@ class Producer:
                 return  # it was meant to
             self._transactions.failed(error)
         logger.error("%d records of %s are not written: %s", len(batch.timestamps_ms), batch.topic_partition, error)
+
+
+def _no_partition(topic: str, partition: object, count: int) -> KafkaError:
+    words = f"partition {partition!r} is none of the {count} of topic {topic}"
+    return error_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, words)
 
 
 def _level(config: ProducerConfig, codec: Codec) -> int | None:

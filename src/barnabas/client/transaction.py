@@ -324,7 +324,7 @@ class Transactions:
                     committed=committed,
                     timeout_ms=self._config.max_block_ms,
                 )
-            if self._accumulator.identity == before and self._accumulator.is_broken:
+            if self._accumulator.identity == before and self._accumulator.is_doubtful:
                 await self._new_identity(before)
         except KafkaError as error:
             if isinstance(error, ProducerFencedError) or error.code in _FATAL:

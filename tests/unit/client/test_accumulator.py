@@ -38,6 +38,7 @@ class Bench:
         self.accumulator = Accumulator(**given)  # type: ignore[arg-type]
         self.accumulator.identity = Identity(7, 0)
         self.lane = self.accumulator.lane("t", 0)
+        self.lane.known_id = 7  # as if there had been records before
         self.now_ms = 0.0
 
     def append(self, value: bytes, size: int = 40) -> Batch:
@@ -209,15 +210,48 @@ def test_time_is_up_for_what_waits_and_for_what_is_out() -> None:
     assert bench.lane.is_idle
 
 
-def test_the_partition_begins_anew_after_time_was_up_for_what_was_out() -> None:
+def test_whether_what_was_given_up_is_there_the_broker_knows() -> None:
+    for is_there in (True, False):
+        bench = Bench()
+        [first] = bench.full(b"a")
+        bench.take_all()
+        bench.accumulator.expire(1000)
+        bench.now_ms = 1001
+        bench.full(b"b", b"c")
+        bench.fail(first, LOST)
+        second, third = bench.take_all()
+        assert [sequence(batch) for batch in (second, third)] == [(0, 1), (0, 2)]
+        if is_there:
+            bench.accumulator.written(second, 1)
+            assert not bench.lane.is_broken
+        else:
+            assert bench.fail(second, OUT_OF_ORDER)
+            assert bench.fail(third, OUT_OF_ORDER)
+            assert [sequence(batch) for batch in bench.take_all()] == [(1, 0), (1, 1)]
+
+
+def test_what_was_sent_behind_something_given_up_is_not_written_twice() -> None:
+    """It keeps its sequence, so that a broker that has it knows it."""
     bench = Bench()
-    [first] = bench.full(b"a")
-    bench.take_all()
-    bench.accumulator.expire(1000)
-    bench.now_ms = 1001
-    bench.full(b"b", b"c")
+    bench.full(b"a")
+    bench.now_ms = 500
+    bench.full(b"b")
+    first, second = bench.take_all()
     bench.fail(first, LOST)
-    assert [sequence(batch) for batch in bench.take_all()] == [(1, 0), (1, 1)]
+    bench.fail(second, LOST)
+    bench.accumulator.expire(1000)
+    assert isinstance(first.outcome, KafkaError)
+    assert second.outcome is None
+    assert [sequence(batch) for batch in bench.take_all()] == [(0, 1)]
+
+
+def test_the_first_batch_of_a_producer_goes_alone() -> None:
+    bench = Bench()
+    bench.lane.known_id = -1
+    bench.full(b"a", b"b", b"c")
+    [first] = bench.take_all()
+    bench.accumulator.written(first, 0)
+    assert len(bench.take_all()) == 2
 
 
 def test_a_batch_that_is_too_large_goes_in_halves() -> None:
@@ -273,10 +307,29 @@ def test_a_transaction_is_not_mended() -> None:
     bench.lane.is_admitted = True
     first, second = bench.take_all()
     assert not bench.fail(first, OUT_OF_ORDER)
-    assert bench.fail(second, OUT_OF_ORDER)
-    assert bench.take() is None
-    bench.accumulator.abandon_waiting(OUT_OF_ORDER)
+    assert not bench.fail(second, OUT_OF_ORDER)
+    assert bench.accumulator.is_doubtful
+    bench.accumulator.mend_all()
+    assert bench.accumulator.is_doubtful
+    bench.accumulator.identity = Identity(7, 1)
+    bench.accumulator.mend_all()
+    assert not bench.accumulator.is_doubtful
+    bench.full(b"c", b"d")
+    assert [sequence(batch) for batch in bench.take_all()] == [(1, 0), (1, 1)]
+
+
+def test_nothing_goes_again_at_the_end_of_a_transaction() -> None:
+    bench = Bench(is_transactional=True)
+    bench.lane.is_admitted = True
+    bench.full(*(b"%d" % number for number in range(7)))
+    out = bench.take_all()
+    bench.accumulator.end_all(TOO_LARGE)
+    assert [batch.outcome for batch in out] == [None] * 5
+    assert not bench.fail(out[0], LOST)
+    for batch in out[1:]:
+        bench.accumulator.written(batch, 5)
     assert bench.accumulator.is_empty
+    assert bench.take() is None
 
 
 def broker(random: Random) -> Callable[[Batch], KafkaError | int]:
