@@ -100,7 +100,7 @@ class Shell:
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PYTHONUNBUFFERED": "1",
-            "COLUMNS": "120",
+            "COLUMNS": "80",
             "BARNABAS_BOOTSTRAP": f"127.0.0.1:{self._port(DEFAULT_PORT)}",
         }
         self._shell = subprocess.Popen(

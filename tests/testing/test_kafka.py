@@ -17,6 +17,7 @@ from broker_process import wait_until
 from libraries import NONE, Confluent
 
 from barnabas.cli.ports import CAN_KEEP
+from barnabas.client.admin.topics import NewTopic
 from barnabas.config.validation import ConfigError
 from barnabas.testing import Kafka, unique
 from barnabas.testing.broker_thread import BrokerStopped
@@ -206,6 +207,24 @@ def test_a_fault_may_be_for_one_broker():
         assert (spared.hits, hit.hits) == (0, 1)
         with pytest.raises(TimeoutError, match="it has happened 0 times, not 1"):
             spared.wait(timeout_s=0.01)
+
+
+def test_clients_of_our_own_are_closed_with_the_brokers(threads: Callable[[], list[str]]):
+    with Kafka() as kafka:
+        kafka.admin().create_topics([NewTopic(name="letters", partitions=1, replication_factor=1)])
+        assert kafka.producer().send_and_wait("letters", b"a").offset == 0
+        consumer = kafka.consumer("letters")
+        assert [record.value for record in wait_until(lambda: consumer.poll(timeout_ms=1000), "records")] == [b"a"]
+        assert {"barnabas-admin", "barnabas-consumer", "barnabas-producer"} <= set(threads())
+    assert threads() == []
+
+
+def test_a_client_that_cannot_be_closed_keeps_no_broker_alive(threads: Callable[[], list[str]]):
+    kafka = Kafka().start()
+    kafka._clients.append(object())
+    with pytest.raises(AttributeError):
+        kafka.close()
+    assert threads() == []
 
 
 def test_names_differ():

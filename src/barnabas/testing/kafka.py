@@ -1,7 +1,7 @@
 """`Kafka`: real brokers for a test, and the switches that break them.
 
 Works for any client of any language: what a switch does is done by the brokers, on the wire.
-Always holds: leaving the `with` block ends everything that it started.
+Always holds: leaving the `with` block ends everything that it started, clients included.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ class Kafka:
         self._config = dict(config or {})
         self._cluster: Any = None  # while it runs
         self._addresses: list[tuple[str, int]] = []
+        self._clients: list[Any] = []  # to be closed before the brokers are
 
     # Life
 
@@ -90,6 +91,12 @@ class Kafka:
 
     def close(self) -> None:
         """Once or often: afterwards nothing of it is left."""
+        try:
+            self.close_clients()
+        finally:
+            self._close_brokers()
+
+    def _close_brokers(self) -> None:
         if self._cluster is not None:
             cluster, self._cluster = self._cluster, None
             cluster.close()
@@ -155,6 +162,36 @@ class Kafka:
 
     def delete_topic(self, *names: str) -> None:
         self._running().delete_topics(list(names))
+
+    # Clients, closed with the brokers
+
+    def producer(self, **settings: Any) -> Any:
+        """A producer of `barnabas.client.synchronous`."""
+        return self._client("Producer", settings)
+
+    def consumer(self, *topics: str, **settings: Any) -> Any:
+        """A consumer of `barnabas.client.synchronous` that reads these topics, from their beginning unless the settings
+        say otherwise, as the only member of a group of its own unless they name one."""
+        found = self._client("Consumer", {"auto_offset_reset": "earliest", "group_id": unique("group"), **settings})
+        if topics:
+            found.subscribe(list(topics))
+        return found
+
+    def admin(self, **settings: Any) -> Any:
+        """An admin client of `barnabas.client.synchronous`."""
+        return self._client("Admin", settings)
+
+    def close_clients(self) -> None:
+        """Those that were made by `producer`, `consumer` and `admin`."""
+        while self._clients:
+            self._clients.pop().close()
+
+    def _client(self, kind: str, settings: dict[str, Any]) -> Any:
+        from barnabas.client import synchronous
+
+        found = getattr(synchronous, kind)(bootstrap_servers=self.bootstrap_servers, **settings)
+        self._clients.append(found)
+        return found
 
     # Faults, seen by clients; brokers among themselves are spared
 

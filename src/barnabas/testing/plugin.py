@@ -76,6 +76,7 @@ def _shared(shared: Kafka) -> Iterator[Kafka]:
     before = set(shared.topics())
     yield shared
     shared.heal()
+    shared.close_clients()
     made = [topic for topic in shared.topics() if topic not in before]
     if made:
         shared.delete_topic(*made)
