@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 import runpy
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -84,6 +85,7 @@ def load(path: Path) -> Pipeline:
 def _from_python(path: Path) -> Pipeline:
     if not path.exists():
         raise FileNotFoundError(2, "no such file", str(path))
+    sys.path.insert(0, str(path.resolve().parent))  # so that it may import what lies beside it
     names = runpy.run_path(str(path))
     found = [each for each in names.values() if isinstance(each, Pipeline)]
     if len({id(each) for each in found}) != 1:

@@ -8,6 +8,7 @@ Does not know: what flows do, or how progress is shown.
 from __future__ import annotations
 
 import json
+import re
 import signal
 import threading
 import time
@@ -25,8 +26,13 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 1.0
 LOOK_SECONDS = 0.2
+START_SECONDS_MAX = 30.0
+LATE_WORKER = ("failed to connect back", "CANNOT_OPEN_SOCKET")
+STARTS_AGAIN_MAX = 10
 DEAD_LETTER_SUFFIX = ".dead-letter"
 REASON_CHARACTERS_MAX = 400
+_PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Failed|Transactions|Rows|Fenced|Lost): ")
+_ENDED = re.compile(r"terminated with exception: (.*?)(?: SQLSTATE|$)", re.MULTILINE)
 
 
 class FlowFailed(Exception):
@@ -65,12 +71,15 @@ def run(
     context = Run(pipeline, made, once=once)
     with _stopped_by_signals(stop):
         later = [flow for flow in pipeline.flows.values() if once and isinstance(flow, Polling) and flow.is_last]
-        running = [
-            each for flow in pipeline.flows.values() if flow not in later for each in _start(context, flow, stop)
-        ]
+        running: list[RunningQuery | RunningPoll] = []
         try:
+            for flow in pipeline.flows.values():
+                for each in () if flow in later else _start(context, flow, stop):
+                    running.append(each)
+                    each.wait_until_at_work(stop)
             _watch(running, stop, show)
-            running += [each for flow in later for each in _start(context, flow, stop)]
+            for flow in later:
+                running += _start(context, flow, stop)
             _watch(running, stop, show)
         finally:
             for each in running:
@@ -96,11 +105,11 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
 def _watch(running: list[RunningQuery | RunningPoll], stop: threading.Event, show: Show | None) -> None:
     shown = 0.0
     while not stop.is_set():
-        active = [each for each in running if each.is_active()]
         for each in running:
             reason = each.failure()
-            if reason is not None:
+            if reason is not None and not each.starts_again(reason):
                 raise FlowFailed(f"flow {each.name}: {reason}")
+        active = [each for each in running if each.is_active()]
         if show is not None and (time.monotonic() - shown >= POLL_SECONDS or not active):
             show([each.progress() for each in running])
             shown = time.monotonic()
@@ -110,15 +119,33 @@ def _watch(running: list[RunningQuery | RunningPoll], stop: threading.Event, sho
 
 
 class RunningQuery:
-    def __init__(self, name: str, query: StreamingQuery) -> None:
+    def __init__(self, name: str, start: Callable[[], StreamingQuery]) -> None:
         self.name = name
-        self._query = query
+        self._start = start
+        self._query = start()
+        self._starts_left = STARTS_AGAIN_MAX
         self._rows = 0
         self._counted = -1  # the last batch whose rows are in `_rows`
         self._last: Any = None
 
     def is_active(self) -> bool:
         return self._query.isActive
+
+    def wait_until_at_work(self, stop: threading.Event) -> None:
+        """Spark gives each new Python process ten seconds to start: they must not all start at once."""
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while self._query.isActive and not stop.is_set() and time.monotonic() < deadline:
+            if self._query.lastProgress is not None or self._query.status["message"].startswith("Waiting"):
+                return
+            stop.wait(LOOK_SECONDS)
+
+    def starts_again(self, reason: str) -> bool:
+        """On a machine with much else to do, Spark's Python processes may be late. The checkpoint makes up for it."""
+        if not any(words in reason for words in LATE_WORKER) or not self._starts_left:
+            return False
+        self._starts_left -= 1
+        self._query = self._start()
+        return True
 
     def failure(self) -> str | None:
         error = self._query.exception()
@@ -173,6 +200,12 @@ class RunningPoll:
                     self._stop.wait(POLL_SECONDS)
         except Exception as error:  # told by whoever watches
             self._failure = reason_of(error)
+
+    def wait_until_at_work(self, stop: threading.Event) -> None:
+        """It is from the start."""
+
+    def starts_again(self, _reason: str) -> bool:
+        return False
 
     def is_active(self) -> bool:
         return self._thread.is_alive()
@@ -241,7 +274,7 @@ def _query(context: Run, flow: Flow, name: str, rows: DataFrame, sink: object) -
             writer = writer.foreachBatch(lambda batch, batch_id: sink.function(context, batch, batch_id))
         case _:
             raise FlowFailed(f"flow {name}: {type(sink).__name__} is no sink")
-    return RunningQuery(name, writer.start())
+    return RunningQuery(name, writer.start)
 
 
 def lag_of(sources: list[Any]) -> int | None:
@@ -268,5 +301,7 @@ def _behind(end: dict[str, Any], latest: dict[str, Any]) -> int:
 def reason_of(error: BaseException) -> str:
     """The last line that says something: Spark wraps what went wrong in pages of its own."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if ("Error" in line or "Exception" in line) and line[:3] not in ("at ", "Fil")]
-    return (told or lines or [repr(error)])[-1][:REASON_CHARACTERS_MAX]
+    told = [line for line in lines if _PYTHON_ERROR.match(line)]
+    ended = _ENDED.search(str(error))
+    found = told[-1] if told else ended.group(1) if ended else (lines or [repr(error)])[0]
+    return found[:REASON_CHARACTERS_MAX]
