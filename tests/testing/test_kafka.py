@@ -17,6 +17,7 @@ from broker_process import wait_until
 from libraries import NONE, Confluent
 
 from barnabas.cli.ports import CAN_KEEP
+from barnabas.client import synchronous
 from barnabas.client.admin.topics import NewTopic
 from barnabas.config.validation import ConfigError
 from barnabas.testing import Kafka, unique
@@ -217,6 +218,15 @@ def test_clients_of_our_own_are_closed_with_the_brokers(threads: Callable[[], li
         assert [record.value for record in wait_until(lambda: consumer.poll(timeout_ms=1000), "records")] == [b"a"]
         assert {"barnabas-admin", "barnabas-consumer", "barnabas-producer"} <= set(threads())
     assert threads() == []
+
+
+def test_a_script_names_its_topics_when_it_makes_a_consumer():
+    with Kafka() as kafka:
+        kafka.producer().send_and_wait("letters", b"a")
+        with synchronous.Consumer(
+            "letters", bootstrap_servers=kafka.bootstrap_servers, group_id="castle", auto_offset_reset="earliest"
+        ) as consumer:
+            assert next(iter(consumer)).value == b"a"
 
 
 def test_a_client_that_cannot_be_closed_keeps_no_broker_alive(threads: Callable[[], list[str]]):

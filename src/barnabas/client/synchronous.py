@@ -127,17 +127,17 @@ class Face:
 
     ASYNC_CLASS: type
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *args: Any, **settings: Any) -> None:
         self._loop = Loop(f"barnabas-{self.ASYNC_CLASS.__name__.lower()}")
         try:
-            self._client = self._loop.wait_for(self._make(settings))
+            self._client = self._loop.wait_for(self._make(args, settings))
         except BaseException:
             self._loop.stop()
             raise
         self._finalize = weakref.finalize(self, _end, self._loop, self._client)
 
-    async def _make(self, settings: dict[str, Any]) -> Any:
-        made = self.ASYNC_CLASS(**settings)
+    async def _make(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Any:
+        made = self.ASYNC_CLASS(*args, **settings)
         try:
             await made.start()
         except BaseException:
