@@ -23,6 +23,11 @@ SECTIONS: dict[str, dict[str, str]] = {
         "broker": "start one node from a properties file",
         "doctor": "say what is wrong with a set-up",
     },
+    "records": {
+        "produce": "write records to a topic",
+        "consume": "read records of topics",
+        "bench": "measure how fast records are written and read",
+    },
     "what there is": {
         "topic": "create, list, describe, alter and delete topics",
         "group": "list, describe, reset and delete groups of consumers",
@@ -30,6 +35,9 @@ SECTIONS: dict[str, dict[str, str]] = {
         "quorum": "describe the quorum of controllers, and change its voters",
         "reassign": "move replicas between brokers",
         "transactions": "list, describe and end transactions",
+    },
+    "data": {
+        "pipeline": "run pipelines on Spark, and write new ones",
     },
     "files and tests": {
         "log": "read and check segment files",

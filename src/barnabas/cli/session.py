@@ -5,7 +5,7 @@ Always holds: the client is closed before the command ends. Does not know: any c
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from typing import Any, TypeVar
 
 from barnabas.cli.app import ABSENCES
@@ -41,6 +41,16 @@ def with_admin(servers: str, timeout_ms: int, work: Callable[[Admin], Awaitable[
     return asyncio.run(run())
 
 
+def run_fast(work: Coroutine[Any, Any, T]) -> T:
+    """On uvloop where it is installed, for commands that move many records."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
 def exit_code(results: Iterable["Results[Any, Any]"]) -> int:
     """Says of each thing that failed why, on standard error; how the command ends."""
     errors = [error for each in results for error in each.failed.values()]
@@ -62,8 +72,12 @@ async def existing_topics(admin: Admin, names: Iterable[str]) -> None:
     known = [each.name for each in await admin.list_topics(internal=True)]
     for name in wanted:
         if name not in known:
-            hint = suggestion(name, known) or "; barnabas topic list shows which there are"
-            raise CommandFailed(f"there is no topic {name}{hint}", Exit.NOT_FOUND)
+            raise missing_topic(name, known)
+
+
+def missing_topic(name: str, known: list[str]) -> CommandFailed:
+    hint = suggestion(name, known) or "; barnabas topic list shows which there are"
+    return CommandFailed(f"there is no topic {name}{hint}", Exit.NOT_FOUND)
 
 
 async def all_groups(admin: Admin) -> list[str]:
@@ -76,15 +90,20 @@ async def missing_group(admin: Admin, name: str) -> CommandFailed:
     return CommandFailed(f"there is no group {name}{hint}", Exit.NOT_FOUND)
 
 
-def settings(given: Iterable[str] | None) -> dict[str, str]:
+def settings(given: Iterable[str] | None, option: str = "--config") -> dict[str, str]:
     """Of `name=value` each."""
     found: dict[str, str] = {}
     for text in given or ():
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise CommandFailed(f"--config {text}: a setting is NAME=VALUE", Exit.USAGE)
+            raise CommandFailed(f"{option} {text}: a setting is NAME=VALUE", Exit.USAGE)
         found[name.strip()] = value
     return found
+
+
+def properties(given: Iterable[str] | None) -> dict[str, Any]:
+    """Settings of a client by Kafka's names, as the keyword arguments of ours."""
+    return {name.replace(".", "_"): value for name, value in settings(given, "a property").items()}
 
 
 def partitions_of(text: str) -> tuple[str, list[int] | None]:
