@@ -4,7 +4,7 @@ import pytest
 from fresh_seeds import fresh_seed
 
 from barnabas.log.segment_swap import SegmentSwap
-from barnabas.simulation import run
+from barnabas.simulation import character
 from barnabas.simulation.run import Options, run_seed
 
 SECONDS = 8
@@ -12,7 +12,7 @@ EAGER = {"log.roll.ms": "200", "log.cleaner.backoff.ms": "200", "log.cleaner.min
 
 
 def test_a_fresh_seed_with_eager_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "GROUP_SETTINGS", {**run.GROUP_SETTINGS, **EAGER})
+    monkeypatch.setattr(character, "GROUP_SETTINGS", {**character.GROUP_SETTINGS, **EAGER})
     swapped = []
     replace = SegmentSwap.replace
 

@@ -17,7 +17,8 @@ from barnabas.log.producer_state import ProducerStates
 from barnabas.server.log_directory import LogDirectory
 from barnabas.server.metadata_log import MetadataLog
 from barnabas.server.partition import Partition
-from barnabas.simulation.run import Character, Options, Result, chance_of, run_seed
+from barnabas.simulation.character import Character, chance_of
+from barnabas.simulation.run import Options, Result, run_seed
 
 SEEDS_MAX = 40
 OPTIONS = Options(nodes=1, seconds=8)

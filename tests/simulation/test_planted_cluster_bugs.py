@@ -16,8 +16,9 @@ from barnabas.replication.leader import LeaderState
 from barnabas.runtime.interfaces import Buffer
 from barnabas.server.metadata_log import MetadataLog
 from barnabas.server.partition import Partition
+from barnabas.simulation.character import Character, chance_of
 from barnabas.simulation.disk import SimulatedDisk
-from barnabas.simulation.run import LIVENESS, Character, Options, Result, chance_of, run_seed
+from barnabas.simulation.run import LIVENESS, Options, Result, run_seed
 
 SEEDS_MAX = 40
 OPTIONS = Options(nodes=3, seconds=10)

@@ -84,7 +84,8 @@ class Administrator(Participant):
 
     async def ensure(self, name: str, partition_count: int, settings: dict[str, str]) -> None:
         """Creates it until it is there: an answer may get lost."""
-        while not any(topic.name == name for topic in self.board.topics.values()):
+        known = (self.board.topics, self.board.tables)
+        while not any(topic.name == name for topics in known for topic in topics.values()):
             try:
                 if not await self.create(name, partition_count, settings):
                     await self.client.refresh([name])
@@ -97,7 +98,8 @@ class Administrator(Participant):
 
     def _there_is(self, name: str, topic_id: Uuid, partition_count: int) -> None:
         self.board.history.tell(TopicCreated(name=name, topic_id=topic_id, partition_count=partition_count))
-        self.board.topics[topic_id] = Topic(name=name, id=topic_id, partition_count=partition_count)
+        topics = self.board.tables if name in self.board.habits.table_names else self.board.topics
+        topics[topic_id] = Topic(name=name, id=topic_id, partition_count=partition_count)
 
     async def _delete(self, topic_id: Uuid) -> None:
         self.board.history.tell(TopicDeletionAsked(topic_id=topic_id))
@@ -157,7 +159,7 @@ class Administrator(Participant):
     # What an operator does with topics that stay
 
     def _some_topic(self) -> Topic:
-        return self.client.random.choice(list(self.board.topics.values()))
+        return self.client.random.choice([*self.board.topics.values(), *self.board.tables.values()])
 
     async def _add_partition(self) -> None:
         topic = self._some_topic()

@@ -34,6 +34,8 @@ from barnabas.simulation.node_checkers import (
     ReplicasAgree,
     WatermarksRise,
 )
+from barnabas.simulation.table_checkers import CompactedIsADict
+from barnabas.simulation.transaction_checkers import transaction_checkers
 from barnabas.types import Offset, Uuid
 
 
@@ -49,6 +51,8 @@ class AcknowledgedSurvives(Checker):
 
     def observe(self, event: Event) -> None:
         match event:
+            case ProduceAcknowledged() if event.batch.is_keyed:
+                pass  # compaction may take it: see `CompactedIsADict`
             case ProduceAcknowledged() if event.batch.acks in self.promises.acks_kept and event.base_offset >= 0:
                 expected = self._expected.setdefault(event.batch.partition_id, {})
                 for offset, value in enumerate(event.batch.values, event.base_offset):
@@ -148,10 +152,11 @@ class ReadersAgree(Checker):
             return
         content = self._content.setdefault(event.partition_id, {})
         following = event.offset
-        for offset, value in event.records:
+        for offset in sorted([*(offset for offset, _value in event.records), *event.markers]):
             if offset != following:
                 self.fail(f"{event.reader} gets offset {offset} of {event.partition_id} where {following} comes next")
             following += 1
+        for offset, value in event.records:
             known = content.setdefault(offset, value)
             if known != value:
                 self.fail(f"{event.partition_id} offset {offset} was {Stamp.of(known)}, now it is {Stamp.of(value)}")
@@ -302,4 +307,6 @@ def all_checkers(promises: Promises) -> list[Checker]:
         WatermarksRise(promises),
         CommittedIsKept(promises),
         ReplicasAgree(promises),
+        *transaction_checkers(promises),
+        CompactedIsADict(promises),
     ]

@@ -63,7 +63,7 @@ class ClientConnection:
         return future
 
     def tell(self, request: Message, version: int) -> None:
-        """For requests that get no answer."""
+        """For requests that get no answer, or one that nobody waits for."""
         self.ask(request, version)
         self._pending.pop(self._next_correlation_id, None)
 
@@ -111,6 +111,8 @@ class ClientConnection:
 
     def _answered(self, frame: memoryview) -> None:
         correlation_id = int.from_bytes(frame[:4], "big")
+        if correlation_id not in self._pending:
+            return
         api_key, version, future = self._pending.pop(correlation_id)
         answered, position = decode_response_header(frame, 0, response_header_version(api_key, version))
         assert answered == correlation_id

@@ -7,13 +7,12 @@ another one itself. Does not know: groups.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from barnabas.protocol.record_batch import HEADER_BYTES, decode_records, read_header
 from barnabas.simulation.client import Client, ClientConnection, Unavailable
+from barnabas.simulation.fetched_batches import read_batches
 from barnabas.simulation.history import FetchAsked, Fetched, FetchOutOfRange, PartitionId
 from barnabas.simulation.participants import Board, Participant, Topic
 from barnabas.types import Offset
@@ -23,6 +22,7 @@ LIST_OFFSETS_VERSION = 8
 EARLIEST_TIMESTAMP = -2
 LATEST_TIMESTAMP = -1
 WAIT_MS_MAX = 500
+READ_UNCOMMITTED = 0
 
 
 @dataclass(slots=True)
@@ -35,12 +35,15 @@ class Session:
 
 
 class Consumer(Participant):
+    ISOLATION_LEVEL = READ_UNCOMMITTED
+
     def __init__(self, client: Client, board: Board, *, with_sessions: bool, name: str | None = None) -> None:
         super().__init__(client, board)
         self.name = name or client.name
         self.positions: dict[PartitionId, Offset] = {}
         self.sizes_max: tuple[int, ...] = (1, 500, 5000, 1 << 20)  # of a partition, and of an answer
         self.answer_sizes_max: tuple[int, ...] = (1, 10_000, 50 << 20)
+        self.seeks = True  # now and then, as the run's habits have it
         self.watermarks: dict[PartitionId, Offset] = {}  # as last heard
         self._with_sessions = with_sessions
         self._sessions: dict[ClientConnection, Session] = {}
@@ -118,6 +121,7 @@ class Consumer(Participant):
             max_wait_ms=wait_ms,
             min_bytes=1,
             max_bytes=self.client.random.choice(self.answer_sizes_max),
+            isolation_level=self.ISOLATION_LEVEL,
             session_id=session.id,
             session_epoch=session.epoch if self._with_sessions else -1,
             topics=list(topics.values()),
@@ -140,7 +144,14 @@ class Consumer(Participant):
             self.client.forget_leader(*partition_id)
         if error != ErrorCode.NONE:
             return
-        records = tuple(each for each in whole_records(data.records) if each[0] >= offset)
+        self.positions[partition_id] = self.accept(partition_id, offset, leader_epoch, data)
+        if self.seeks and self.client.random.random() < self.board.habits.seek_rate:
+            end = self.positions.get(partition_id, 0)
+            self.positions[partition_id] = self.client.random.randint(min(data.log_start_offset, end), end)
+
+    def accept(self, partition_id: PartitionId, offset: Offset, leader_epoch: int, data: PartitionData) -> Offset:
+        """Tells what was read, and gives the offset after it."""
+        found = read_batches(data.records, offset)
         self.watermarks[partition_id] = data.high_watermark
         self.board.history.tell(
             Fetched(
@@ -150,14 +161,11 @@ class Consumer(Participant):
                 leader_epoch=leader_epoch,
                 high_watermark=data.high_watermark,
                 log_start_offset=data.log_start_offset,
-                records=records,
+                records=tuple((record.offset, record.value or b"") for record in found.records),
+                markers=tuple(found.markers),
             )
         )
-        if records:
-            self.positions[partition_id] = records[-1][0] + 1
-        if self.client.random.random() < self.board.habits.seek_rate:
-            end = self.positions.get(partition_id, 0)
-            self.positions[partition_id] = self.client.random.randint(min(data.log_start_offset, end), end)
+        return found.next_offset
 
     async def _find_start(
         self, connection: ClientConnection, topic: Topic, partition_id: PartitionId, offset: Offset
@@ -192,18 +200,3 @@ class Consumer(Participant):
 
     def is_caught_up(self, partition_id: PartitionId) -> bool:
         return self.positions.get(partition_id, 0) == self.watermarks.get(partition_id, -1)
-
-
-def whole_records(records: Any) -> list[tuple[Offset, bytes]]:
-    """Of all complete batches; a fetch may end within one, which is then asked for again."""
-    view = memoryview(records or b"")
-    found: list[tuple[Offset, bytes]] = []
-    position = 0
-    while position + HEADER_BYTES <= len(view):
-        header = read_header(view, position)
-        if position + header.size_bytes > len(view):
-            break
-        if not header.is_control:
-            found += [(record.offset, record.value or b"") for record in decode_records(view, position)]
-        position += header.size_bytes
-    return found

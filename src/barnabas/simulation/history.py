@@ -7,6 +7,7 @@ Always holds: an event is told to the observers when it happened, in order. Does
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 from barnabas.errors import ErrorCode
@@ -36,8 +37,15 @@ class Stamp(NamedTuple):
         return cls(writer.decode(), int(number), partition_id.decode())
 
 
-def stamped(writer: str, number: int, partition_id: PartitionId, size_bytes: int) -> bytes:
-    return f"{writer} {number} {partition_id} ".encode().ljust(size_bytes, b".")
+def source_of(value: bytes) -> str:
+    """Of which record this one is a copy; nothing where it is none."""
+    _writer, _number, _partition_id, rest = value.split(b" ", 3)
+    return rest[1 : rest.index(b">")].decode() if rest.startswith(b"<") else ""
+
+
+def stamped(writer: str, number: int, partition_id: PartitionId, size_bytes: int, source: str = "") -> bytes:
+    """`source` is that of a copy, in brackets."""
+    return f"{writer} {number} {partition_id} {source}".encode().ljust(size_bytes, b".")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +58,12 @@ class Batch:
     values: tuple[bytes, ...]
     acks: int
     base_sequence: int = -1  # -1: not idempotent
+    keys: tuple[bytes, ...] = ()  # for each value, in a compacted topic, where an empty value is a tombstone
+    transaction: str = ""  # of which it is a part
+
+    @property
+    def is_keyed(self) -> bool:
+        return bool(self.keys)
 
     def __str__(self) -> str:
         end = self.first_number + len(self.values)
@@ -100,6 +114,44 @@ class Fetched:
     high_watermark: Offset
     log_start_offset: Offset
     records: tuple[tuple[Offset, bytes], ...]
+    markers: tuple[Offset, ...] = ()  # the ends of transactions among them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StableFetched:
+    """The same with read_committed: what the broker and its list of aborted transactions leave of it."""
+
+    reader: str
+    partition_id: PartitionId
+    offset: Offset
+    next_offset: Offset
+    leader_epoch: int
+    last_stable_offset: Offset
+    high_watermark: Offset
+    records: tuple[tuple[Offset, bytes], ...]
+
+    def __str__(self) -> str:
+        span = f"[{self.offset}:{self.next_offset}) of {self.partition_id}"
+        return f"{self.reader} reads {len(self.records)} committed records in {span}, stable {self.last_stable_offset}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFetched:
+    """Of a compacted topic, with read_committed, by who reads everything at the end."""
+
+    partition_id: PartitionId
+    records: tuple[tuple[Offset, bytes, bytes], ...]  # offset, key, and a value which is empty in a tombstone
+
+    def __str__(self) -> str:
+        return f"{len(self.records)} keyed records of {self.partition_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReadAnew:
+    """From here on what is read of compacted topics begins with their first record."""
+
+    def __str__(self) -> str:
+        return "compacted topics are read from their beginning"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +236,55 @@ class CommittedRead:
     offset: Offset  # -1 where nothing is committed
 
 
+class TransactionOutcome(Enum):
+    COMMITTED = "committed"
+    ABORTED = "aborted"  # or never asked to be committed, and never will be
+    UNKNOWN = "unknown"  # asked to be committed, and no answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionRead:
+    """A transaction depends on these: it copies them, or came across them."""
+
+    transaction: str
+    values: tuple[bytes, ...]
+
+    def __str__(self) -> str:
+        return f"{self.transaction} has read {len(self.values)} records"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionOffset:
+    """Acknowledged as a part of the transaction."""
+
+    transaction: str
+    group: str
+    partition_id: PartitionId
+    offset: Offset
+
+    def __str__(self) -> str:
+        return f"{self.transaction} holds {self.group} at {self.offset} of {self.partition_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionCommitAsked:
+    transaction: str
+
+    def __str__(self) -> str:
+        return f"{self.transaction} is to be committed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionEnded:
+    transaction: str
+    outcome: TransactionOutcome
+
+    def __str__(self) -> str:
+        return f"{self.transaction} is {self.outcome.value}"
+
+
+TransactionEvent = TransactionRead | TransactionOffset | TransactionCommitAsked | TransactionEnded
+
 Event = (
     ProduceAsked
     | ProduceAcknowledged
@@ -202,6 +303,10 @@ Event = (
     | CommitAcknowledged
     | CommittedAsked
     | CommittedRead
+    | StableFetched
+    | TableFetched
+    | TableReadAnew
+    | TransactionEvent
 )
 
 
@@ -261,3 +366,5 @@ def summary(event: Event) -> str:
             return f"{event.group}: {event.member} begins {event.partition_id} at {event.offset}"
         case TopicsListed():
             return f"topics {', '.join(f'{name} {uuid.hex()[:8]}' for name, uuid in sorted(event.names.items()))}"
+        case _:
+            return str(event)

@@ -11,7 +11,7 @@ Does not know: sockets, files, threads, signals.
 import asyncio
 import gc
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextvars import Context, ContextVar, copy_context
 from heapq import heapify, heappop
 from typing import Any, TypeVar
@@ -72,6 +72,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         return self._now
+
+    def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
+        """A generator that nobody closed has lost its process. It ends without a word, whenever it is collected."""
 
     def fail(self, failure: BaseException) -> None:
         """Ends the run after the callback that runs now. The first failure counts."""

@@ -66,6 +66,7 @@ class Habits:
     replication_factor: int = 1
     partition_count_max: int = 3
     churn_names: tuple[str, ...] = ()
+    table_names: tuple[str, ...] = ()  # of compacted topics
     changes_voters: bool = False  # whether voters of the metadata quorum come and go
     moves_partitions: bool = False  # whether partitions are added, reassigned, and given to preferred leaders
 
@@ -77,7 +78,11 @@ class Board:
         self.history = history
         self.habits = habits
         self.topics: dict[Uuid, Topic] = {}
+        self.tables: dict[Uuid, Topic] = {}  # compacted ones, which only those use who write with keys
         self.is_calm = False  # faults are over: nobody gives up any more
+
+    def has(self, topic: Topic) -> bool:
+        return topic.id in self.topics or topic.id in self.tables
 
 
 class Participant(ABC):
@@ -103,6 +108,14 @@ class Participant(ABC):
         await self.client.clock.sleep(self.client.random.uniform(1, BACKOFF_MS_MAX))
 
 
+def records_of(batch: Batch, now_ms: int) -> list[Record]:
+    keys = batch.keys or (None,) * len(batch.values)
+    return [
+        Record(delta, now_ms, key, None if batch.is_keyed and not value else value, [])
+        for delta, (key, value) in enumerate(zip(keys, batch.values, strict=True))
+    ]
+
+
 class Producer(Participant):
     def __init__(self, client: Client, board: Board, *, acks: int, idempotent: bool) -> None:
         super().__init__(client, board)
@@ -115,11 +128,23 @@ class Producer(Participant):
         self._next_sequence: dict[PartitionId, int] = {}
 
     @property
-    def _writer(self) -> str:
+    def writer(self) -> str:
         return f"{self.client.name}.{self._session}"
 
+    def topics(self) -> list[Topic]:
+        """Where it writes to."""
+        return list(self.board.topics.values())
+
+    def keys(self, _partition_id: PartitionId, _count: int) -> tuple[bytes, ...]:
+        """None."""
+        return ()
+
+    def value(self, number: int, partition_id: PartitionId) -> bytes:
+        size_bytes = self.client.random.randint(1, self.board.habits.value_bytes_max)
+        return stamped(self.writer, number, partition_id, size_bytes)
+
     async def step(self) -> None:
-        topics = list(self.board.topics.values())
+        topics = self.topics()
         if not topics:
             return
         if self._idempotent and self._producer_id < 0:
@@ -167,12 +192,10 @@ class Producer(Participant):
         self._next_sequence[partition_id] = sequence + count
         return Batch(
             partition_id=partition_id,
-            writer=self._writer,
+            writer=self.writer,
             first_number=first_number,
-            values=tuple(
-                stamped(self._writer, number, partition_id, random.randint(1, habits.value_bytes_max))
-                for number in range(first_number, first_number + count)
-            ),
+            values=tuple(self.value(number, partition_id) for number in range(first_number, first_number + count)),
+            keys=self.keys(partition_id, count),
             acks=self._acks,
             base_sequence=sequence if self._idempotent else -1,
         )
@@ -180,7 +203,7 @@ class Producer(Participant):
     def _request(self, topic: Topic, batch: Batch, version: int) -> ProduceRequest:
         now_ms = self.client.clock.now_ms()
         records = encode_batch(
-            [Record(delta, now_ms, None, value, []) for delta, value in enumerate(batch.values)],
+            records_of(batch, now_ms),
             producer_id=self._producer_id,
             producer_epoch=self._producer_epoch,
             base_sequence=batch.base_sequence,
@@ -235,7 +258,7 @@ class Producer(Participant):
             if error in REFUSALS:
                 self.board.history.tell(ProduceRefused(batch=pending[0], error=error))
             gives_up = not self.board.is_calm and self.client.random.random() < self.board.habits.give_up_rate
-            if gives_up or error in REFUSALS or topic.id not in self.board.topics or self.is_stopping:
+            if gives_up or error in REFUSALS or not self.board.has(topic) or self.is_stopping:
                 for batch in pending:
                     self.board.history.tell(ProduceGivenUp(batch=batch))
                 self._producer_id = -1

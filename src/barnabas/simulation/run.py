@@ -12,24 +12,30 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.simulation.administrator import Administrator
+from barnabas.simulation.character import Character, chance_of
 from barnabas.simulation.checker import Checker, Promises, Violation
 from barnabas.simulation.checkers import all_checkers
 from barnabas.simulation.client import METADATA_VERSION, Client, Unavailable
 from barnabas.simulation.cluster import EPOCH_MS, SimulatedCluster, comes_from_disk_fault
 from barnabas.simulation.consumer import Consumer
-from barnabas.simulation.faults import FaultPlan, Nemesis, drawn_network
+from barnabas.simulation.faults import Nemesis, drawn_network
+from barnabas.simulation.final_readers import FinalReaders
 from barnabas.simulation.group_member import GroupMember
-from barnabas.simulation.history import FINAL_READER, History, TopicsListed
+from barnabas.simulation.history import History, TopicsListed
+from barnabas.simulation.keyed_producer import KeyedProducer
 from barnabas.simulation.loop import PROCESS, Deadlock, Livelock, ProcessKilled, VirtualClock, VirtualLoop
 from barnabas.simulation.network import SimulatedNetwork
-from barnabas.simulation.participants import Board, Habits, Participant, Producer
+from barnabas.simulation.participants import Board, Participant, Producer
+from barnabas.simulation.stable_consumer import StableConsumer
 from barnabas.simulation.trace import Trace
+from barnabas.simulation.transactional_client import TransactionalClient
+from barnabas.simulation.transactional_producer import TransactionalProducer
 from barnabas.types import Uuid
 
 INSPECTION_INTERVAL_MS = 50.0
@@ -37,14 +43,8 @@ LIVENESS_MS_MAX = 120_000.0  # from the end of the last fault until everybody ha
 READER_TIMEOUT_MS = 60_000.0  # patience for large pieces over narrow networks
 READING_MS_MAX = 10 * LIVENESS_MS_MAX  # everything that was ever written goes through the narrowest network
 PROGRESS_WANTED = 3
-STABLE_TOPICS = ("orders", "payments")
-
-GROUP_SETTINGS = {
-    "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "500",
-    "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "5000",
-}
+STABLE_TOPICS = ("orders", "payments")  # transactional clients copy the first into the second
+TABLE_PARTITIONS_MAX = 2
 
 CRASH, CORRECTNESS, LIVENESS = "crash", "correctness", "liveness"
 
@@ -105,93 +105,6 @@ def _kind(error: Exception) -> str:
     if isinstance(error, Violation):
         return CORRECTNESS
     return LIVENESS if isinstance(error, NotLive | Deadlock | Livelock) else CRASH
-
-
-@dataclass(slots=True, kw_only=True)
-class Character:
-    """What the seed makes of a run."""
-
-    power: bool  # machines may lose what they did not sync; then one alone syncs each message
-    settings: dict[str, str] = field(default_factory=dict)
-    habits: Habits
-    plan: FaultPlan
-    sync_ms_max: float
-    timeout_ms: float
-    producers: list[tuple[int, bool]]  # acks, idempotent
-    consumers: list[bool]  # with sessions
-    members: int  # of the one group
-    restarts_at_end: bool
-    changes_voters: bool
-
-    @classmethod
-    def drawn(cls, random: Random, nodes: int) -> "Character":
-        power = random.random() < 0.5
-        changes_voters = nodes > 1 and random.random() < 0.3
-        records_max = random.choice((1, 5, 20))
-        value_bytes_max = random.choice((50, 300, 2000))
-        batch_bytes_max = 100 + records_max * (value_bytes_max + 30)  # a batch must fit into a segment
-        topic_settings = {
-            "internal.segment.bytes": str(batch_bytes_max * random.choice((1, 5, 50))),
-            "index.interval.bytes": str(random.choice((100, 4096))),
-            "segment.index.bytes": str(random.choice((200, 2000, 20_000))),
-            "file.delete.delay.ms": str(random.choice((0, 1000, 60_000))),
-        }
-        if random.random() < 0.3:
-            topic_settings["retention.bytes"] = str(random.choice((5000, 50_000)))
-        return cls(
-            power=power,
-            settings={
-                "log.retention.check.interval.ms": str(random.choice((1000, 10_000))),
-                "log.flush.offset.checkpoint.interval.ms": str(random.choice((500, 5000, 60_000))),
-                "replica.high.watermark.checkpoint.interval.ms": str(random.choice((500, 5000))),
-                "auto.create.topics.enable": "false",
-                "offsets.topic.num.partitions": "2",
-                "offsets.topic.replication.factor": str(min(nodes, 3)),
-                "min.insync.replicas": "2" if nodes >= 3 else "1",
-                "log.flush.interval.messages": "1" if power and nodes == 1 else str((1 << 63) - 1),
-                **(drawn_cluster_settings(random) if nodes > 1 else {}),
-                **GROUP_SETTINGS,
-            },
-            habits=Habits(
-                think_ms_max=random.choice((50.0, 200.0, 600.0)),
-                records_max=records_max,
-                value_bytes_max=value_bytes_max,
-                give_up_rate=random.choice((0.0, 0.02, 0.2)),
-                seek_rate=random.choice((0.0, 0.02)),
-                topic_settings=topic_settings,
-                replication_factor=min(nodes, 3),
-                begins_alone=nodes > 1,
-                changes_voters=changes_voters,
-                moves_partitions=nodes > 1 and random.random() < 0.5,
-                churn_names=("churn-0", "churn-1"),
-            ),
-            plan=FaultPlan.drawn(random, power=power, nodes=nodes),
-            sync_ms_max=random.choice((0.1, 2.0, 20.0)),
-            timeout_ms=random.choice((1000.0, 5000.0)),
-            producers=[
-                random.choice(((-1, True), (-1, True), (-1, False), (1, False), (1, True), (0, False)))
-                for _ in range(random.randint(1, 4))
-            ],
-            consumers=[random.random() < 0.6 for _ in range(random.randint(1, 3))],
-            members=random.choice((0, 0, 1, 2, 3)),
-            restarts_at_end=random.random() < 0.5,
-            changes_voters=changes_voters,
-        )
-
-
-def drawn_cluster_settings(random: Random) -> dict[str, str]:
-    """How soon others are given up."""
-    return {
-        "replica.lag.time.max.ms": str(random.choice((2000, 5000, 30_000))),
-        "broker.session.timeout.ms": str(random.choice((3000, 9000))),
-        "broker.heartbeat.interval.ms": str(random.choice((300, 1000))),
-        "leader.imbalance.check.interval.seconds": str(random.choice((1, 300))),
-    }
-
-
-def chance_of(seed: int) -> Random:
-    """All chance of a run; its character is drawn first."""
-    return Random(f"barnabas {seed}")
 
 
 class Simulation:
@@ -261,7 +174,37 @@ class Simulation:
         for number in range(self.character.members):
             client = self._client(f"member-{number}")
             self.participants.append(GroupMember(client, self.board, group="group", topics=STABLE_TOPICS))
+        self._make_transactional_participants()
         self.participants.append(self.administrator)
+
+    def _make_transactional_participants(self) -> None:
+        copiers = self.character.copiers
+        for number, copier in enumerate(copiers):
+            for name in (f"copier-{number}", f"copier-{number}-twin")[: 1 + copier.has_twin]:
+                client = self._client(name)
+                producer = TransactionalProducer(
+                    client,
+                    transactional_id=f"copy-{number}",
+                    version=copier.version,
+                    timeout_ms=copier.timeout_ms,
+                )
+                self.participants.append(
+                    TransactionalClient(
+                        client,
+                        self.board,
+                        producer=producer,
+                        source=STABLE_TOPICS[0],
+                        output=STABLE_TOPICS[1],
+                        share=(number, len(copiers)),
+                        is_twin=name.endswith("twin"),
+                    )
+                )
+        for number, with_sessions in enumerate(self.character.stable_consumers):
+            client = self._client(f"stable-{number}")
+            consumer = StableConsumer(client, self.board, topics=STABLE_TOPICS, with_sessions=with_sessions)
+            self.participants.append(consumer)
+        for number in range(self.character.keyed_producers):
+            self.participants.append(KeyedProducer(self._client(f"keyed-{number}"), self.board))
 
     # The course of a run
 
@@ -300,36 +243,39 @@ class Simulation:
     async def _create_topics(self) -> None:
         if self.character.changes_voters:
             await self.administrator.ensure_voters(len(self.cluster.nodes))
+        settings = {"retention.bytes": "-1"} if self.character.is_transactional else {}
         for name in STABLE_TOPICS:
-            await self.administrator.ensure(name, self._random.randint(1, 3), {})
+            await self.administrator.ensure(name, self._random.randint(1, 3), settings)
+        for name in self.board.habits.table_names:
+            partition_count = self._random.randint(1, TABLE_PARTITIONS_MAX)
+            settings = {"cleanup.policy": "compact", "retention.bytes": "-1"}
+            await self.administrator.ensure(name, partition_count, settings)
 
     async def _verdict(self) -> None:
         client = self._client(f"reader-{len(self._client_hosts)}", READER_TIMEOUT_MS)
-        reader = Consumer(client, self.board, with_sessions=False, name=FINAL_READER)
-        reader.board.habits.seek_rate = 0
-        reader.sizes_max, reader.answer_sizes_max = (1 << 20,), (50 << 20,)
-        topics = list(self.board.topics.values())
-        wanted = [partition_id for topic in topics for partition_id in topic.partition_ids()]
-
-        async def read_all() -> None:
-            while not all(reader.is_caught_up(partition_id) for partition_id in wanted):
-                behind = [topic for topic in topics if not all(map(reader.is_caught_up, topic.partition_ids()))]
-                try:
-                    await reader.poll(behind, wait_ms=10)
-                except Unavailable:
-                    await reader.back_off()
-
-        await self._until(self._spawn(read_all()).done, "not everything can be read", READING_MS_MAX)
+        self.board.habits.seek_rate = 0
+        await self._until(self._is_stable, "not every transaction ends")
+        readers = FinalReaders(client, self.board)
+        await self._until(self._spawn(readers.read_all()).done, "not everything can be read", READING_MS_MAX)
+        if self.character.is_transactional:
+            reading = self._spawn(self._read_transactional(readers))
+            await self._until(reading.done, "not everything committed can be read", READING_MS_MAX)
         newest = max(broker.controller.image.offset for broker in self.cluster.brokers)
         await self._until(
             lambda: all(broker.controller.image.offset >= newest for broker in self.cluster.brokers),
             "not every node hears of the newest metadata",
         )
-        await self._until(self._spawn(self._list_topics(reader.client)).done, "not every node lists its topics")
-        reader.client.close()
+        await self._until(self._spawn(self._list_topics(client)).done, "not every node lists its topics")
+        client.close()
         for checker in self.checkers:
             checker.inspect(self.cluster)
             checker.finish()
+
+    async def _read_transactional(self, readers: FinalReaders) -> None:
+        await readers.read_committed(STABLE_TOPICS)
+        groups = [f"group-copy-{number}" for number in range(len(self.character.copiers))]
+        for number, group in enumerate(groups):
+            await readers.read_offsets(group, STABLE_TOPICS[0], (number, len(groups)))
 
     async def _list_topics(self, client: Client) -> None:
         for node in self.cluster.nodes.values():
@@ -368,6 +314,15 @@ class Simulation:
             set(state.isr) == set(state.replicas) and not state.adding_replicas and not state.removing_replicas
             for broker in self.cluster.brokers
             for _name, state in broker.controller.image.partitions()
+        )
+
+    def _is_stable(self) -> bool:
+        """No transaction is open anywhere."""
+        return all(
+            partition.log.last_stable_offset == partition.log.high_watermark
+            for broker in self.cluster.brokers
+            for partition in broker.partitions
+            if partition.is_leader
         )
 
     async def _inspect(self) -> None:

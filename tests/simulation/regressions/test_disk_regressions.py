@@ -9,8 +9,8 @@ from scenario import Scenario
 from barnabas.errors import ErrorCode
 from barnabas.server.broker import Broker
 from barnabas.simulation.client import Unavailable
-from barnabas.simulation.consumer import whole_records
 from barnabas.simulation.disk import Survival
+from barnabas.simulation.fetched_batches import read_batches
 from barnabas.simulation.participants import Topic
 
 
@@ -192,7 +192,7 @@ def test_records_of_a_deleted_topic_are_not_taken_for_its_successors() -> None:
     def values(broker: Broker) -> list[bytes]:
         (partition,) = broker.partitions
         found = partition.log.read(0, 1 << 20, partition.log.log_end_offset)
-        return [] if found is None else [value for _offset, value in whole_records(found.read())]
+        return [] if found is None else [record.value or b"" for record in read_batches(found.read(), 0).records]
 
     Scenario(nodes=3).run(story)
 
