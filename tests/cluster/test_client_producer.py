@@ -102,7 +102,9 @@ def test_records_go_where_their_keys_say() -> None:
             await cluster.create_topic("t", partitions=4, replicas=1)
             keys = [b"%d" % (number % 7) for number in range(100)]
             values = [b"%d" % number for number in range(100)]
-            written = await (await writer.send_many("t", values, keys=keys))
+            futures = await writer.send_many("t", values, keys=keys)
+            written = await futures
+            assert [await each for each in futures[:5]] == written[:5]
             single = await writer.send_and_wait("t", b"x", key=b"3")
             places = {key: each.partition for key, each in zip(keys, written, strict=True)}
             assert places[b"3"] == single.partition
@@ -112,6 +114,8 @@ def test_records_go_where_their_keys_say() -> None:
                 numbers = [int(record.value or b"") for record in found if record.value != b"x"]
                 assert numbers == sorted(numbers)
                 assert all(places[record.key or b""] == partition for record in found)
+                told = {written[number].offset: b"%d" % number for number in numbers}
+                assert told == {record.offset: record.value for record in found if record.value != b"x"}
             assert (await writer.send_and_wait("t", b"", partition=2)).partition == 2
             assert [each.partition for each in await writer.partitions_for("t")] == [0, 1, 2, 3]
 

@@ -70,6 +70,8 @@ def encode_records(
         key_bytes = -1 if keys is None else _one_length(keys) if None not in keys else None
         if value_bytes is not None and key_bytes is not None:
             return _encode_uniform(values, value_bytes, keys, key_bytes, timestamps_ms)
+    if headers is None and count <= TABLE_SIZE:
+        return _encode_plain(values, keys, timestamps_ms)
     return _encode_each(values, keys, headers, timestamps_ms)
 
 
@@ -130,6 +132,40 @@ def _offsets_and_lengths(key_bytes: int, value_bytes: int) -> list[bytes]:
     """By offset within the batch: the offset, the key's length, and the value's where no key stands between them."""
     lengths = varint(-1) + varint(value_bytes) if key_bytes < 0 else varint(key_bytes)
     return [offset + lengths for offset in _VARINTS]
+
+
+def _encode_plain(
+    values: Sequence[bytes | None], keys: Sequence[bytes | None] | None, timestamps_ms: Sequence[int]
+) -> bytes:
+    """Records of any size without headers: a few pieces for each, looked up."""
+    varints = _VARINTS
+    pieces: list[bytes] = []
+    append = pieces.append
+    base_ms = timestamps_ms[0]
+    last_ms, begin = base_ms, b"\0\0"  # attributes and the timestamp's delta
+    null, key_part = varint(-1), varint(-1)
+    for place, value in enumerate(values):
+        if timestamps_ms[place] != last_ms:
+            last_ms = timestamps_ms[place]
+            begin = b"\0" + varint(last_ms - base_ms)
+        if keys is not None:
+            key = keys[place]
+            key_part = null if key is None else varint(len(key)) + key
+        if value is None:
+            value, head = b"", null
+        else:
+            size = len(value)
+            head = varints[size] if size < TABLE_SIZE else varint(size)
+        offset = varints[place]
+        size = len(begin) + len(offset) + len(key_part) + len(head) + len(value) + 1
+        append(varints[size] if size < TABLE_SIZE else varint(size))
+        append(begin)
+        append(offset)
+        append(key_part)
+        append(head)
+        append(value)
+        append(b"\0")
+    return b"".join(pieces)
 
 
 def _encode_each(

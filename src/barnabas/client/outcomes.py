@@ -72,11 +72,12 @@ def ending(batch: Batch) -> "asyncio.Future[None]":
 class RecordFutures(Sequence[RecordFuture]):
     """The outcomes of many records, in their order: `await` it for the list of their RecordMetadata."""
 
-    __slots__ = ("_count", "_ends", "_stretches")
+    __slots__ = ("_count", "_stretches", "places")
 
     def __init__(self) -> None:
         self._stretches: list[tuple[Batch, int, int]] = []  # a batch, the place of the first there, and how many
         self._count = 0
+        self.places: list[int] | None = None  # of each record among the stretches, where those are in another order
 
     def add(self, batch: Batch, place: int, count: int) -> None:
         self._stretches.append((batch, place, count))
@@ -91,6 +92,8 @@ class RecordFutures(Sequence[RecordFuture]):
         position = index + self._count if index < 0 else index
         if not 0 <= position < self._count:
             raise IndexError(index)
+        if self.places is not None:
+            position = self.places[position]
         for batch, place, count in self._stretches:
             if position < count:
                 return RecordFuture(batch, place + position)
@@ -101,8 +104,9 @@ class RecordFutures(Sequence[RecordFuture]):
         for batch, _place, _count in self._stretches:
             if batch.outcome is None:
                 yield from ending(batch).__await__()
-        return [
+        found = [
             RecordFuture(batch, place + each).result()
             for batch, place, count in self._stretches
             for each in range(count)
         ]
+        return found if self.places is None else [found[place] for place in self.places]

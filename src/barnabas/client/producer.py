@@ -104,7 +104,9 @@ class Producer:
         )
         self._accumulator.on_resolved = self._resolved
         self._accumulator.on_failure = self._failed
-        self._writers: dict[str, TopicWriter] = {}
+        self._writers: dict[str, TopicWriter] = {}  # empty once it is closed
+        self._topics = self._cluster.metadata.topics
+        self._is_plain = not (key_serializer or value_serializer or config.transactional_id is not None)
         self._size_max = min(config.max_request_size - BATCH_OVERHEAD_BYTES, config.buffer_memory)
         self._sender: Sender | None = None  # while it runs
         self._transactions: Transactions | None = None  # where it has a transactional id
@@ -133,6 +135,7 @@ class Producer:
         if self._is_closed:
             return
         self._is_closed = True
+        self._writers.clear()
         try:
             if self._sender is not None:
                 await self._end_work(timeout_ms)
@@ -181,19 +184,8 @@ class Producer:
         partition, one without a value is a tombstone.
         """
         writer = self._writers.get(topic)
-        if (
-            writer is None
-            or self._is_closed
-            or writer.version is not self._cluster.metadata.topics.get(topic)
-            or (partition is not None and partition >= len(writer.lanes))
-        ):
-            writer = await self._writer(topic, partition)
-        if self._transactions is not None:
-            self._transactions.check_sending()
-        if self._serialize_value is not None:
-            value = self._serialize_value(value)
-        if self._serialize_key is not None and key is not None:
-            key = self._serialize_key(key)
+        if writer is None or writer.version is not self._topics.get(topic) or not self._is_plain:
+            writer, value, key = await self._prepare(topic, value, key)
         size = RECORD_OVERHEAD_BYTES
         if value is not None:
             if value.__class__ is not bytes:
@@ -211,18 +203,37 @@ class Producer:
             raise self._too_large(size)
         if not self._room.take(size):
             await self._wait_for_room(size)
+        if key is None and partition is None and self._partitioner is None:
+            lane = writer.lanes[writer.sticky.choose(size, writer.available)]
+        else:
+            if partition is not None and partition >= len(writer.lanes):
+                writer = await self._writer(topic, partition)
+            lane = writer.lanes[self._partition(topic, writer, key, partition)]
         if timestamp_ms is None:
             timestamp_ms = self._clock.now_ms()
-        number = self._partition(topic, writer, key, partition, size)
-        lane = writer.lanes[number]
-        waiting = len(lane.queue)
+        queue = lane.queue
+        if queue:
+            batch = queue[-1]
+            if not batch.is_closed and batch.size_bytes + size <= self._accumulator.batch_size:
+                return RecordFuture(batch, batch.append(key, value, given, timestamp_ms, size))
+        is_behind = len(queue) > 0
         batch = self._accumulator.open_batch(lane, size, self._clock.monotonic_ms())
-        place = batch.append(key, value, given, timestamp_ms, size)
-        if place == 0:
-            self._sender.wake()  # type: ignore[union-attr]  # there is one where there is a writer
-            if waiting:
-                await _let_others_run()  # a batch before this one is full
-        return RecordFuture(batch, place)
+        future = RecordFuture(batch, batch.append(key, value, given, timestamp_ms, size))
+        self._sender.wake()  # type: ignore[union-attr]  # there is one where there is a writer
+        if is_behind:
+            await _let_others_run()  # the batch before this one is full
+        return future
+
+    async def _prepare(self, topic: str, value: Any, key: Any) -> tuple[TopicWriter, Any, Any]:
+        """What most records of most producers need not wait for."""
+        writer = await self._writer(topic)
+        if self._transactions is not None:
+            self._transactions.check_sending()
+        if self._serialize_value is not None:
+            value = self._serialize_value(value)
+        if self._serialize_key is not None and key is not None:
+            key = self._serialize_key(key)
+        return writer, value, key
 
     async def send_and_wait(
         self,
@@ -257,13 +268,30 @@ class Producer:
             raise ValueError(f"{len(key_column)} keys for {len(column)} values; give each record its key, or none")
         at_ms = self._clock.now_ms() if timestamp_ms is None else timestamp_ms
         futures = RecordFutures()
-        if key_column is not None and partition is None:
-            for value, key in zip(column, key_column, strict=True):
-                future = await self.send(topic, value, key=key, timestamp_ms=at_ms)
-                futures.add(future._batch, future._place, 1)
+        if key_column is None or partition is not None:
+            await self._send_column(topic, writer, column, key_column, partition, at_ms, futures)
             return futures
-        await self._send_column(topic, writer, column, key_column, partition, at_ms, futures)
+        futures.places = [0] * len(column)
+        for number, members in self._by_partition(topic, writer, key_column).items():
+            for place, member in enumerate(members, len(futures)):
+                futures.places[member] = place
+            values_here, keys_here = [column[each] for each in members], [key_column[each] for each in members]
+            await self._send_column(topic, writer, values_here, keys_here, number, at_ms, futures)
         return futures
+
+    def _by_partition(self, topic: str, writer: TopicWriter, keys: Sequence[bytes | None]) -> dict[int, list[int]]:
+        """Which records go where, by their keys."""
+        found: dict[int, list[int]] = {}
+        count = len(writer.lanes)
+        for place, key in enumerate(keys):
+            if self._partitioner is not None:
+                number = self._partition(topic, writer, key, None)
+            elif key is None:
+                number = writer.sticky.choose(RECORD_OVERHEAD_BYTES, writer.available)
+            else:
+                number = partition_of_key(key, count)
+            found.setdefault(number, []).append(place)
+        return found
 
     async def _send_column(
         self,
@@ -287,9 +315,12 @@ class Producer:
             size = ends[end - 1] - begun
             if not self._room.take(size):
                 await self._wait_for_room(size)
-            if writer.version is not self._cluster.metadata.topics.get(topic):
-                writer = await self._writer(topic)
-            lane = writer.lanes[self._partition(topic, writer, None, partition, size)]
+            if writer.version is not self._topics.get(topic):
+                writer = await self._writer(topic, partition)
+            if partition is None and self._partitioner is None:
+                lane = writer.lanes[writer.sticky.choose(size, writer.available)]
+            else:
+                lane = writer.lanes[self._partition(topic, writer, None, partition)]
             batch = accumulator.open_batch(lane, size, self._clock.monotonic_ms())
             chunk = None if keys is None else keys[first:end]
             futures.add(batch, batch.extend(chunk, values[first:end], at_ms, size), end - first)
@@ -418,16 +449,15 @@ class Producer:
             raise _no_partition(topic, partition, known.partition_count)
         return known
 
-    def _partition(self, topic: str, writer: TopicWriter, key: bytes | None, given: int | None, size: int) -> int:
+    def _partition(self, topic: str, writer: TopicWriter, key: bytes | None, given: int | None) -> int:
         count = len(writer.lanes)
         if given is not None:
             number = given
         elif self._partitioner is not None:
             number = self._partitioner(key, count)
-        elif key is not None:
-            return partition_of_key(key, count)
         else:
-            return writer.sticky.choose(size, writer.available)
+            assert key is not None
+            return partition_of_key(key, count)
         if number.__class__ is not int or not 0 <= number < count:
             raise _no_partition(topic, number, count)
         return number
