@@ -6,10 +6,10 @@ PORT ?= 9092
 DATA ?= data
 
 .DEFAULT_GOAL := help
-.PHONY: help install up demo test lint format generate lock bench chaos compat fuzz clean
+.PHONY: help install up demo test lint format generate lock bench bench-spark chaos compat fuzz clean
 
 help:  ## show the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 install: $(VENV)/.installed  ## create .venv with everything that the demo and the tests need
 
@@ -53,6 +53,9 @@ lock:  ## resolve the dependencies anew
 
 bench: install  ## measure Barnabas, beside Apache Kafka where Java and Maven are
 	$(BIN)/python benchmarks/run.py
+
+bench-spark: install  ## measure the Spark data source, beside Spark's own Kafka connector where Maven is
+	$(BIN)/python benchmarks/spark.py
 
 chaos: install  ## break three brokers in every way, with real clients, and write tests/chaos.md
 	$(BIN)/python tests/chaos/run.py

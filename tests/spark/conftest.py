@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,3 +48,17 @@ def new_topic(served: str, unique: str) -> Callable[..., str]:
         return name
 
     return create
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One session for all tests of this process: a JVM is slow to start."""
+    from barnabas.spark.java import JavaNotFound
+    from barnabas.spark.session import session
+
+    try:
+        found = session("tests", master="local[2]", settings={"spark.sql.shuffle.partitions": "2"})
+    except JavaNotFound as missing:
+        pytest.skip(str(missing))
+    yield found
+    found.stop()

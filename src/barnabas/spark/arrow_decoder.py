@@ -33,8 +33,8 @@ from barnabas.spark.record_headers import decode_headers
 from barnabas.spark.record_places import Bytes, Int64s, Piece, Places, find_records, read_varints
 from barnabas.types import Offset, ProducerId
 
-ROWS_MAX = 50_000  # of one Arrow batch; Spark takes 10 to 50 thousand equally well
-UNPACKED_BYTES_MAX = 8 << 20  # collected before they are decoded; one batch may be larger
+ROWS_MAX = 20_000  # of one Arrow batch: enough for Spark, and little enough for the caches of a processor
+UNPACKED_BYTES_MAX = 4 << 20  # collected before they are decoded; one batch may be larger
 TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
 
 

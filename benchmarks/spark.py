@@ -1,0 +1,200 @@
+"""`make bench-spark`: the data source beside Spark's own Kafka connector, in one session, on the same Barnabas topic.
+
+    benchmarks/spark.py               rounds of every case in turn, medians
+    benchmarks/spark.py --quick       few records, one round: shows that everything works
+
+Cases: batch reads by Spark's connector, by this data source, and by a direct scan of the segment files; records a
+second, and how many times Spark's connector that is. Also the largest resident memory of a Python worker, which must
+not grow with the topic. Without Maven and the connector's jars only our own cases are measured.
+Prints a table and writes it to benchmarks/results/DATE-COMMIT-spark.md; a quick run is not kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(REPOSITORY / name) for name in ("benchmarks", "tests/support", "src")]
+
+import spark_connector  # noqa: E402
+from broker_process import BrokerProcess, resident_bytes  # noqa: E402
+from committed import create_topic  # noqa: E402
+from run import circumstances, output_of, say  # noqa: E402
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOPIC = "bench"
+PARTITIONS = 4
+VALUE_BYTES = 100
+ROUNDS = 5
+MASTER = "local[2]"
+WATERMARK_SECONDS_MAX = 30.0
+
+
+def produce(address: str, count: int) -> None:
+    from confluent_kafka import Producer
+
+    settings = {"linger.ms": 20, "batch.size": 256 << 10, "queue.buffering.max.messages": 1_000_000, "acks": "all"}
+    producer = Producer({"bootstrap.servers": address, **settings})
+    value = bytes(range(VALUE_BYTES))
+    for number in range(count):
+        while True:
+            try:
+                producer.produce(TOPIC, value, partition=number % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    assert producer.flush(300) == 0
+
+
+class WorkerMemory:
+    """The largest resident memory of any Python worker while it is watched."""
+
+    def __init__(self) -> None:
+        self.most_bytes = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.05):
+            for pid in self._workers():
+                try:
+                    self.most_bytes = max(self.most_bytes, resident_bytes(pid))
+                except (OSError, ValueError):
+                    continue  # it has just ended
+
+    def _workers(self) -> Iterator[int]:
+        for command in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                if b"pyspark.daemon" in command.read_bytes():
+                    yield int(command.parent.name)
+            except OSError:
+                continue
+
+    def stop(self) -> int:
+        self._stop.set()
+        self._thread.join()
+        return self.most_bytes
+
+
+def read_seconds(load: Callable[[], Any]) -> float:
+    """One whole read, every column of every row handed to a sink that does nothing."""
+    began = time.monotonic()
+    load().write.format("noop").mode("overwrite").save()
+    return time.monotonic() - began
+
+
+def read_cases(spark: SparkSession, broker: BrokerProcess, with_connector: bool) -> dict[str, Callable[[], Any]]:
+    def of(name: str, **given: str) -> Callable[[], Any]:
+        return lambda: spark.read.format(name).options(**given).option("subscribe", TOPIC).load()
+
+    servers = {"kafka.bootstrap.servers": broker.address}
+    cases = {"Spark's connector": of("kafka", **servers)} if with_connector else {}
+    cases["barnabas"] = of("barnabas", **servers)
+    cases["barnabas, columns=value"] = of("barnabas", **servers, columns="value")
+    cases["direct scan"] = of("barnabas", logDirs=str(broker.node_directory))
+    return cases
+
+
+@contextmanager
+def session(with_connector: bool) -> Iterator[SparkSession]:
+    from barnabas.spark.session import session as made
+
+    settings = spark_connector.setting() if with_connector else {}
+    found = made("benchmark", master=MASTER, settings=settings)
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+def wait_for_checkpoint(broker: BrokerProcess, count: int) -> None:
+    """Direct scans read up to the checkpoint of the high watermark, which brokers write every few seconds."""
+    deadline = time.monotonic() + WATERMARK_SECONDS_MAX
+    path = broker.node_directory / "replication-offset-checkpoint"
+    while True:
+        lines = path.read_text().splitlines()[2:] if path.exists() else []
+        if sum(int(line.split()[2]) for line in lines if line.startswith(f"{TOPIC} ")) == count:
+            return
+        assert time.monotonic() < deadline, "the checkpoint of the high watermark did not come"
+        time.sleep(0.1)
+
+
+def measure_reads(count: int, rounds: int, with_connector: bool) -> tuple[dict[str, list[float]], int]:
+    """Seconds of each case, and the most memory of a worker."""
+    with tempfile.TemporaryDirectory() as directory, BrokerProcess(data=Path(directory)) as broker:
+        create_topic(broker.address, TOPIC, PARTITIONS)
+        say(f"writing {count:,} records of {VALUE_BYTES} B")
+        produce(broker.address, count)
+        with session(with_connector) as spark:
+            wait_for_checkpoint(broker, count)
+            cases = read_cases(spark, broker, with_connector)
+            seconds: dict[str, list[float]] = {name: [] for name in cases}
+            for name, load in cases.items():
+                say(f"warming up: {name}")
+                assert load().count() == count, name
+                read_seconds(load)
+            memory = WorkerMemory()
+            for number in range(rounds):
+                for name, load in cases.items():
+                    seconds[name].append(read_seconds(load))
+                    rate = count / seconds[name][-1] / 1e6
+                    say(f"round {number + 1} of {rounds}: {name} {rate:.2f}M records a second")
+            return seconds, memory.stop()
+
+
+def read_table(seconds: dict[str, list[float]], count: int) -> list[str]:
+    lines = ["| batch read | records a second | times Spark's connector |", "|---|---|---|"]
+    base = seconds.get("Spark's connector")
+    for name, found in seconds.items():
+        middle = statistics.median(found)
+        times = f"{statistics.median(base) / middle:.1f}" if base else "not measured"
+        lines.append(f"| {name} | {count / middle / 1e6:.2f}M | {times} |")
+    return lines
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--quick", action="store_true", help="few records, one round; not kept")
+    arguments.add_argument("--records", type=int, default=4_000_000)
+    options = arguments.parse_args()
+    count, rounds = (100_000, 1) if options.quick else (options.records, ROUNDS)
+    why_not = spark_connector.why_unavailable()
+    if why_not is None:
+        spark_connector.fetch_jars()
+    else:
+        say(f"without Spark's connector: {why_not}")
+    seconds, memory_bytes = measure_reads(count, rounds, why_not is None)
+    lines = [
+        *circumstances(options.quick, False, "not measured here"),
+        f"- {'with' if why_not is None else 'without'} Spark's own Kafka connector{f': {why_not}' if why_not else ''}",
+        "",
+        f"{count:,} records of {VALUE_BYTES} B in {PARTITIONS} partitions, `{MASTER}`, warm, medians of {rounds}.",
+        "",
+        *read_table(seconds, count),
+        "",
+        f"Most resident memory of a Python worker: {memory_bytes / 2**20:.0f} MB.",
+    ]
+    print("\n".join(lines))
+    if not options.quick:
+        commit = output_of("git", "rev-parse", "--short", "HEAD")
+        day = datetime.now(UTC).date().isoformat()
+        (REPOSITORY / "benchmarks" / "results" / f"{day}-{commit}-spark.md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
