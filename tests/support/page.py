@@ -101,6 +101,7 @@ class Shell:
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PYTHONUNBUFFERED": "1",
             "COLUMNS": "80",
+            "PYTEST_ADDOPTS": "-p no:hypothesispytest -p no:randomly -p no:anyio -p no:cacheprovider",  # slow to load
             "BARNABAS_BOOTSTRAP": f"127.0.0.1:{self._port(DEFAULT_PORT)}",
         }
         self._shell = subprocess.Popen(

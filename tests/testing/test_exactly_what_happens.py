@@ -7,11 +7,14 @@ from wire import Closed, Wire, batch, fetch, fetch_request, produce, produce_req
 
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchPartition, FetchTopic
+from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.produce import PartitionProduceData, TopicProduceData
 from barnabas.testing import Kafka
 
 TOPIC = "letters"
 PRODUCE_VERSION = 12
+PRODUCE_BY_ID_VERSION = 13
+METADATA_VERSION = 12
 FETCH_VERSION = 12
 
 
@@ -70,6 +73,19 @@ def test_the_rest_of_a_request_is_carried_out(kafka: Kafka, wire: Wire):
         TOPIC: ErrorCode.INVALID_RECORD,
     }
     assert (end_offset(kafka), end_offset(kafka, "other")) == (0, 1)
+
+
+def test_a_topic_may_be_named_by_its_id(kafka: Kafka, wire: Wire):
+    """As newer clients do."""
+    other = kafka.create_topic("other")
+    ids = {each.name: each.topic_id for each in wire.call(MetadataRequest(topics=None), METADATA_VERSION).topics}
+    fault = kafka.fail_next("Produce", "INVALID_RECORD", topic=TOPIC, times=2)
+    for topic, code in ((TOPIC, ErrorCode.INVALID_RECORD), (other, ErrorCode.NONE)):
+        request = produce_request("", {0: batch(b"x")})
+        request.topic_data[0].topic_id = ids[topic]
+        [answer] = wire.call(request, PRODUCE_BY_ID_VERSION).responses
+        assert (answer.topic_id, answer.partition_responses[0].error_code) == (ids[topic], code)
+    assert fault.hits == 1
 
 
 def test_every_partition_of_a_fetch_session_is_told(kafka: Kafka, wire: Wire):

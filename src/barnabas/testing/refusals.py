@@ -165,8 +165,8 @@ def topic_of(item: Any, image: MetadataImage) -> str | None:
     if isinstance(item, str):
         return item
     name = getattr(item, "topic", None) or getattr(item, "name", None)
-    if isinstance(name, str):
-        return name
+    if name:
+        return str(name)
     topic_id = getattr(item, "topic_id", ZERO_UUID)
     return None if topic_id == ZERO_UUID else _name(topic_id, image)
 
