@@ -63,9 +63,10 @@ class ClusterMetadata:
     errors: dict[str, ErrorCode] = field(default_factory=dict)  # of topics that the last answer about them refused
 
     def leader(self, topic: str, partition: int) -> Leader | None:
+        """None also where nobody knows where the leader is: the metadata must be asked for again."""
         known = self.topics.get(topic)
         found = None if known is None else known.partitions.get(partition)
-        if found is None or found.leader == NO_LEADER:
+        if found is None or found.leader not in self.brokers:
             return None
         return Leader(found.leader, found.leader_epoch)
 

@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 PURPOSE: Final = "produce"
 TOPIC_IDS_FROM: Final = 13  # the version of Produce that names topics by their ids
+TIMER_MS_MIN: Final = 0.05  # a clock whose numbers are coarser than the time that is left would stand still
 UNSENT_PAUSE_MS: Final = 1  # with acks=0 no answer says that a broker can take more: the socket does
 
 
@@ -122,7 +123,8 @@ class Sender:
     def _wake_at(self, next_ms: float, now_ms: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = None if next_ms == NEVER else self._clock.call_later(max(next_ms - now_ms, 0), self.wake)
+        wait_ms = max(next_ms - now_ms, TIMER_MS_MIN)
+        self._timer = None if next_ms == NEVER else self._clock.call_later(wait_ms, self.wake)
 
     def _send_to(self, node_id: BrokerId, lanes: list[Lane], now_ms: float) -> float:
         """As many requests as may be out. When to come back if nothing else happens."""

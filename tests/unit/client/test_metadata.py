@@ -51,6 +51,16 @@ def test_a_partition_without_leader() -> None:
     assert metadata.leader("u", 0) is None
 
 
+def test_a_leader_that_nobody_knows_the_place_of() -> None:
+    metadata = ClusterMetadata()
+    metadata.apply(answer((3, 5)))
+    assert metadata.leader("t", 0) is None
+    metadata.apply(answer((2, 6)))
+    assert metadata.leader("t", 0) == Leader(2, 6)
+    metadata.brokers = {}
+    assert metadata.leader("t", 0) is None
+
+
 def test_topics_that_are_refused_are_forgotten() -> None:
     metadata = ClusterMetadata()
     metadata.apply(answer((1, 5)))
