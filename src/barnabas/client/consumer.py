@@ -517,7 +517,7 @@ class Consumer:
         wanted = [TopicPartition(*each) for each in partitions]
         for partition in wanted:
             self._subscription.state(partition).paused = False
-        self._fetcher.resumed(wanted)
+        self._fetcher.wake()
 
     def paused(self) -> set[TopicPartition]:
         return {each for each, state in self._subscription.partitions.items() if state.paused}

@@ -124,7 +124,7 @@ class Fetcher:
         if self._subscription.partitions.get(partition) is not state or state.position is None:
             self._drop(partition)
         elif not state.is_fetchable:
-            self._turn.popleft()  # comes back when it is resumed
+            self._turn.popleft()  # comes back when it can be read: see `wake`
             if state.position.offset != fetched.next_offset:
                 self._drop(partition)
         elif state.position.offset != fetched.next_offset:
@@ -166,12 +166,6 @@ class Fetcher:
             self._failures.pop(partition, None)
         self.wake()
 
-    def resumed(self, partitions: Iterable[TopicPartition]) -> None:
-        for partition in partitions:
-            if partition in self._waiting and partition not in self._turn:
-                self._turn.append(partition)
-        self.wake()
-
     def _drop(self, partition: TopicPartition) -> None:
         self._waiting.pop(partition, None)
         if partition in self._turn:
@@ -180,10 +174,14 @@ class Fetcher:
     # For the brokers
 
     def wake(self) -> None:
-        """Something may be wanted that was not: looks for workers that are missing, and wakes the others."""
+        """Something may be wanted, or readable, that was not. Looks for workers that are missing, and wakes all."""
         if self._workers.is_closed:
             return
         for partition, state in self._subscription.fetchable():
+            waiting = self._waiting.get(partition)
+            if waiting is not None and waiting.answers and partition not in self._turn:
+                self._turn.append(partition)
+                self._on_arrival()
             node_id = self._node_of(partition, state)
             if node_id is None:
                 self._on_stale()

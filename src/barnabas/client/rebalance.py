@@ -79,7 +79,7 @@ class Rebalancer:
         finally:
             if kind is ChangeKind.ASSIGNED:
                 self._subscription.hold(partitions, False)
-                self._fetcher.resumed(partitions)
+                self._fetcher.wake()
             else:
                 self._subscription.remove(partitions)
                 self._fetcher.forget(partitions)
