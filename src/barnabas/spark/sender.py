@@ -53,6 +53,7 @@ class Lane:
     unanswered: int = 0  # of those in flight
     failed: KafkaError | None = None  # of one in flight: nothing leaves until all of them are answered
     is_joined: bool = False  # the transaction knows of this partition
+    is_known: bool = False  # its leader knows of the producer; one that does not takes any batch for the first
     deadline_ms: float = 0.0  # by when the first of them must be acknowledged
 
 
@@ -146,7 +147,7 @@ class BatchSender:
         taken: list[tuple[Lane, Sealed]] = []
         room = self._config.max_request_size
         for lane in list(lanes):
-            if not lane.waiting or len(lane.in_flight) >= IN_FLIGHT_MAX:
+            if not lane.waiting or len(lane.in_flight) >= (IN_FLIGHT_MAX if lane.is_known else 1):
                 continue
             size = len(lane.waiting[0].records)
             if taken and size > room:
@@ -221,6 +222,7 @@ class BatchSender:
             if batch.on_written is not None and answer >= 0:  # a broker may not remember where a repeated one is
                 batch.on_written(answer)
             lane.in_flight.remove(batch)
+            lane.is_known = True
             self._bytes -= len(batch.records)
             self._failures = 0
             self._start_clock(lane)
