@@ -110,6 +110,7 @@ class Producer:
         self._size_max = min(config.max_request_size - BATCH_OVERHEAD_BYTES, config.buffer_memory)
         self._sender: Sender | None = None  # while it runs
         self._transactions: Transactions | None = None  # where it has a transactional id
+        self._flushes = 0  # that are waited for
         self._is_closed = False
 
     # Beginning and end
@@ -337,8 +338,8 @@ class Producer:
 
     async def _flush(self, timeout_ms: float | None) -> None:
         batches = self._accumulator.unresolved
-        self._accumulator.is_hurried = True
-        self._running_sender().wake()
+        self._flushes += 1
+        self._hurry()
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 for batch in batches:
@@ -347,7 +348,13 @@ class Producer:
         except TimeoutError:
             raise KafkaTimeoutError(f"flush: not all was written within {timeout_ms:.0f} ms") from None
         finally:
-            self._accumulator.is_hurried = self._room.is_waited_for
+            self._flushes -= 1
+            self._hurry()
+
+    def _hurry(self) -> None:
+        """Nothing lingers while somebody waits."""
+        self._accumulator.is_hurried = self._flushes > 0 or self._room.is_waited_for
+        self._running_sender().wake()
 
     async def partitions_for(self, topic: str) -> list[PartitionMetadata]:
         """The partitions of a topic, with their leaders."""
@@ -465,8 +472,7 @@ class Producer:
     async def _wait_for_room(self, size: int) -> None:
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         ticket = self._room.wait(size, lambda: None if granted.done() else granted.set_result(None))
-        self._accumulator.is_hurried = True
-        self._running_sender().wake()
+        self._hurry()
         try:
             async with asyncio.timeout(self._config.max_block_ms / 1000):
                 await granted
@@ -482,7 +488,7 @@ class Producer:
                 "more slowly than they come; send fewer, or raise buffer_memory"
             ) from None
         finally:
-            self._accumulator.is_hurried = self._room.is_waited_for
+            self._hurry()
         if self._is_closed:
             self._room.give_back(size)
             raise ClientClosedError("the producer was closed before this record could be taken")

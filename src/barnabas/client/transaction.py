@@ -18,6 +18,7 @@ from barnabas.client.errors import (
     IllegalStateError,
     InvalidTransactionStateError,
     KafkaError,
+    KafkaTimeoutError,
     ProducerFencedError,
     TransactionAbortableError,
     error_of,
@@ -202,13 +203,13 @@ class Transactions:
 
     def _admit_waiting(self) -> None:
         """Before version 2: partitions that something waits for are told to the coordinator, all in one request."""
-        if self._admitting is None and self.state is State.OPEN:
+        if self._admitting is None and self.state in (State.OPEN, State.COMMITTING):
             self._admitting = asyncio.ensure_future(self._admit())
 
     async def _admit(self) -> None:
         try:
             while waiting := [lane for lane in self._accumulator.busy_lanes() if not lane.is_admitted]:
-                if self.state is not State.OPEN:
+                if self.state not in (State.OPEN, State.COMMITTING):
                     return
                 topics: dict[str, AddPartitionsToTxnTopic] = {}
                 for lane in waiting:
@@ -300,10 +301,13 @@ class Transactions:
 
     async def commit(self, flush: Callable[[], Awaitable[None]]) -> None:
         self._expect("commit", State.OPEN, State.COMMITTING)
-        if self.state is State.OPEN:
+        self.state = State.COMMITTING  # nothing more is sent
+        try:
             await flush()
-            self._expect("commit", State.OPEN)  # nothing has failed
-        self.state = State.COMMITTING
+        except KafkaTimeoutError:
+            self.state = State.OPEN
+            raise
+        self._expect("commit", State.COMMITTING)  # nothing has failed
         await self._end(committed=True)
 
     async def abort(self, flush: Callable[[], Awaitable[None]]) -> None:
@@ -333,6 +337,7 @@ class Transactions:
                 self.state, self.error = State.FAILED, error
             raise
         self._accumulator.mend_all()
+        self._accumulator.admit_all(False)
         self.state = State.READY
 
     async def detach(self, flush: Callable[[], Awaitable[None]]) -> OpenTransaction:
