@@ -66,6 +66,7 @@ class Batch:
         "is_closed",
         "keys",
         "order",
+        "ordinal",
         "outcome",
         "partition",
         "parts",
@@ -91,6 +92,7 @@ class Batch:
         self.encoded: bytearray | None = None
         self.identity = NOBODY  # under which it was sent last
         self.base_sequence = NO_SEQUENCE  # until it is sent first
+        self.ordinal = 0  # how many batches of the partition had a sequence before it
         self.attempts = 0
         self.retry_ms = 0.0  # not before
         self.outcome: Outcome | None = None
@@ -177,6 +179,7 @@ class Lane:
         "is_broken",
         "is_doubtful",
         "known_id",
+        "next_ordinal",
         "next_sequence",
         "partition",
         "queue",
@@ -190,6 +193,7 @@ class Lane:
         self.in_flight: list[Batch] = []
         self.identity = NOBODY  # whose sequences the broker of the partition knows
         self.next_sequence = 0
+        self.next_ordinal = 0
         # Under which id something was acknowledged. A broker that has never seen an id takes any sequence of it for the
         # first, so the first batch goes alone: if it were refused, the one behind it would take its place.
         self.known_id = NO_PRODUCER_ID
@@ -318,8 +322,11 @@ class Accumulator:
         if head.base_sequence != NO_SEQUENCE:
             # Sent again: one at a time, so that whatever happens to it the next one's sequence is known.
             return any(other.order < head.order for other in lane.in_flight)
-        if self.identity == NOBODY or len(lane.in_flight) >= IDEMPOTENT_IN_FLIGHT_MAX:
+        if self.identity == NOBODY:
             return True
+        oldest = min((other.ordinal for other in lane.in_flight), default=lane.next_ordinal)
+        if lane.next_ordinal - oldest >= IDEMPOTENT_IN_FLIGHT_MAX:
+            return True  # also where some behind the oldest are written: they count for the broker's memory
         is_next = lane.identity == self.identity and lane.known_id == self.identity.producer_id
         return bool(lane.in_flight) and not is_next
 
@@ -358,6 +365,7 @@ class Accumulator:
         assert batch.encoded is not None
         batch.identity = self.identity
         batch.base_sequence = lane.next_sequence
+        batch.ordinal, lane.next_ordinal = lane.next_ordinal, lane.next_ordinal + 1
         lane.next_sequence = (lane.next_sequence + len(batch.values)) & INT32_MAX
         stamp(batch.encoded, *batch.identity, batch.base_sequence)
 
@@ -452,7 +460,7 @@ class Accumulator:
         part.timestamps_ms = batch.timestamps_ms[first:end]
         part.is_closed = True
         if batch.base_sequence != NO_SEQUENCE:
-            part.identity = batch.identity
+            part.identity, part.ordinal = batch.identity, batch.ordinal
             part.base_sequence = (batch.base_sequence + first) & INT32_MAX
             part.encoded = self._encode(part)
             stamp(part.encoded, *part.identity, part.base_sequence)

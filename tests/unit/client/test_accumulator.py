@@ -100,6 +100,21 @@ def test_sequences_follow_each_other_and_so_many_are_out() -> None:
     assert [sequence(batch) for batch in bench.take_all()] == [(0, 5)]
 
 
+def test_no_more_go_than_the_broker_remembers_behind_one_that_is_unclear() -> None:
+    """Two leaders answer independently: those behind may be written while the first is not known to be."""
+    bench = Bench()
+    bench.full(*(b"%d" % number for number in range(8)))
+    first, *others = bench.take_all()
+    for batch in others:
+        bench.accumulator.written(batch, 1)
+    assert bench.take() is None
+    bench.fail(first, LOST)
+    assert bench.take() is first
+    assert bench.take() is None
+    bench.accumulator.written(first, 0)
+    assert len(bench.take_all()) == 3
+
+
 def test_nothing_goes_before_there_is_an_id() -> None:
     bench = Bench()
     bench.accumulator.identity = NOBODY
