@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -129,11 +129,15 @@ def encode(rows: Rows, starts: Sequence[int]) -> list[EncodedRecords]:
     first = np.repeat(np.asarray(starts, np.int64), sizes)
     offset_deltas = np.arange(count, dtype=np.int64) - first
     timestamps = rows.timestamps_ms
-    columns: list[Numbers | pa.Array] = [np.zeros(count, np.int64), timestamps - timestamps[first], offset_deltas]
-    columns += [np.full(count, -1, np.int64)] if rows.key is None else [_lengths(rows.key), rows.key]
-    columns += [_lengths(rows.value), rows.value]
-    columns += [np.zeros(count, np.int64)] if rows.headers is None else [_counts(rows.headers), _headers(rows.headers)]
-    data, ends = _joined([_body_sizes(columns), *columns])
+    columns: list[Varints | pa.Array] = [constant(0, count), varints(timestamps - timestamps[first])]
+    columns.append(varints(offset_deltas))
+    columns += [constant(-1, count)] if rows.key is None else [varints(_lengths(rows.key)), rows.key]
+    columns += [varints(_lengths(rows.value)), rows.value]
+    if rows.headers is None:
+        columns.append(constant(0, count))
+    else:
+        columns += [varints(_counts(rows.headers)), _headers(rows.headers)]
+    data, ends = _joined([varints(_body_sizes(columns)), *columns])
     edges = [0, *(int(ends[start - 1]) for start in starts[1:]), int(ends[-1])]
     latest = np.maximum.reduceat(timestamps, np.asarray(starts))
     return [
@@ -219,7 +223,7 @@ def _headers(headers: pa.Array) -> pa.Array:
     last = np.concatenate([[0], np.cumsum(_counts(headers))])
     if not len(key):
         return _binary_array(np.zeros(len(headers) + 1, np.int32), np.empty(0, np.uint8))
-    data, ends = _joined([_lengths(key), key, _lengths(value), value])
+    data, ends = _joined([varints(_lengths(key)), key, varints(_lengths(value)), value])
     offsets = np.concatenate([[0], ends]).astype(np.int32)[last]
     return _binary_array(offsets, data)
 
@@ -228,70 +232,73 @@ def _binary_array(offsets: NDArray[np.int32], data: Any) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _body_sizes(columns: Sequence[Numbers | pa.Array]) -> Numbers:
-    total: Numbers = np.zeros(len(columns[0]), np.int64)
+class Varints(NamedTuple):
+    """One number of each row, as it will be written."""
+
+    zigzag: NDArray[np.uint64]
+    widths: Numbers  # in bytes
+    widest: int
+
+
+def varints(numbers: Numbers) -> Varints:
+    zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
+    largest = int(zigzag.max()) if len(zigzag) else 0
+    widths = np.ones(len(zigzag), np.int64)
+    shift = 7
+    while largest >> shift:
+        widths += zigzag >= np.uint64(1 << shift)
+        shift += 7
+    return Varints(zigzag, widths, shift // 7)
+
+
+def constant(number: int, count: int) -> Varints:
+    """The same small number for all."""
+    return Varints(np.full(count, number << 1 ^ number >> 63, np.uint64), np.ones(count, np.int64), 1)
+
+
+def _body_sizes(columns: Sequence[Varints | pa.Array]) -> Numbers:
+    total: Numbers = np.zeros(0, np.int64)
     for column in columns:
-        if isinstance(column, np.ndarray):
-            total += _varint_bytes(_zigzag(column))
-        else:
-            total += _lengths(column).clip(min=0)
+        each = column.widths if isinstance(column, Varints) else _lengths(column).clip(min=0)
+        total = each + total if len(total) else each.copy()
     return total
 
 
-def _joined(columns: Sequence[Numbers | pa.Array]) -> tuple[memoryview, Numbers]:
-    """All columns, row by row, in one buffer, and where each row ends in it. Numbers become varints."""
+def _joined(columns: Sequence[Varints | pa.Array]) -> tuple[memoryview, Numbers]:
+    """All columns, row by row, in one buffer, and where each row ends in it."""
     parts: list[pa.Array] = []
-    numbers: list[Numbers] = []
+    numbers: list[Varints] = []
     for column in columns:
-        if isinstance(column, np.ndarray):
+        if isinstance(column, Varints):
             numbers.append(column)
             continue
-        parts += [_varints(numbers), column] if numbers else [column]
+        parts += [_side_by_side(numbers), column] if numbers else [column]
         numbers = []
     if numbers:
-        parts.append(_varints(numbers))
-    if len(parts) == 1:
-        joined = parts[0]
-    else:
-        nothing = pa.scalar(b"", pa.binary())
-        joined = pc.binary_join_element_wise(*parts, nothing, null_handling="replace", null_replacement="")
+        parts.append(_side_by_side(numbers))
+    nothing = pa.scalar(b"", pa.binary())
+    joined = pc.binary_join_element_wise(*parts, nothing, null_handling="replace", null_replacement="")
     assert isinstance(joined, pa.Array), "a chunk is small enough for one array"
     offsets = _offsets(joined)
     data = memoryview(joined.buffers()[2])[int(offsets[0]) : int(offsets[-1])]
     return data, offsets[1:].astype(np.int64) - int(offsets[0])
 
 
-def _zigzag(numbers: Numbers) -> NDArray[np.uint64]:
-    return ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
-
-
-def _varint_bytes(zigzag: NDArray[np.uint64]) -> Numbers:
-    sizes = np.ones(len(zigzag), np.int64)
-    largest = int(zigzag.max()) if len(zigzag) else 0
-    shift = 7
-    while largest >> shift:
-        sizes += zigzag >= np.uint64(1 << shift)
-        shift += 7
-    return sizes
-
-
-def _varints(columns: Sequence[Numbers]) -> pa.Array:
-    """One element a row: the varints of these columns side by side."""
-    packed = [_zigzag(column) for column in columns]
-    sizes = [_varint_bytes(each) for each in packed]
-    offsets = np.zeros(len(packed[0]) + 1, np.int64)
-    np.cumsum(sum(sizes[1:], sizes[0]), out=offsets[1:])
+def _side_by_side(columns: Sequence[Varints]) -> pa.Array:
+    """One element a row: the varints of these columns, one after the other."""
+    offsets = np.zeros(len(columns[0].zigzag) + 1, np.int64)
+    np.cumsum(sum((each.widths for each in columns[1:]), columns[0].widths), out=offsets[1:])
     data = np.empty(int(offsets[-1]), np.uint8)
     positions = offsets[:-1].copy()
-    for numbers, widths in zip(packed, sizes, strict=True):
-        _place(data, positions, numbers, widths)
-        positions += widths
+    for each in columns:
+        _place(data, positions, each)
+        positions += each.widths
     return _binary_array(offsets.astype(np.int32), data)
 
 
-def _place(data: NDArray[np.uint8], positions: Numbers, numbers: NDArray[np.uint64], widths: Numbers) -> None:
-    widest = int(widths.max())
-    if widest == 1:
+def _place(data: NDArray[np.uint8], positions: Numbers, column: Varints) -> None:
+    numbers, widths = column.zigzag, column.widths
+    if column.widest == 1:
         data[positions] = numbers
         return
     seven = np.uint64(7)
