@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ from barnabas.spark.schema import columns
 from barnabas.spark.selection import NoSuchTopic
 from barnabas.spark.stream_reader import StreamReader
 
-NOW_MS = 1_700_000_000_000
+NOW_MS = time.time_ns() // 1_000_000 - 600_000  # recent, or retention takes the records away
 SECONDS_MAX = 30
 
 Row = dict[str, Any]

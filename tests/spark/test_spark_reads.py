@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.spark import Lag, LagListener
 
-NOW_MS = 1_700_000_000_000
+NOW_MS = time.time_ns() // 1_000_000 - 600_000  # recent, or retention takes the records away
 SECONDS_MAX = 60
 
 
