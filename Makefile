@@ -44,6 +44,7 @@ generate: install  ## write the message classes and the reference pages again
 	$(BIN)/python -m tools.protocol_generator
 	$(BIN)/python -m tools.configuration_reference
 	$(BIN)/python -m tools.api_reference
+	$(BIN)/python -m tools.client_reference
 
 lock:  ## resolve the dependencies anew
 	$(PYTHON) -m venv $(VENV)

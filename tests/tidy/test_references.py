@@ -6,10 +6,10 @@ from types import ModuleType
 
 import pytest
 
-from tools import api_reference, configuration_reference
+from tools import api_reference, client_reference, configuration_reference
 from tools.tidy.source import REPOSITORY
 
-REFERENCES = [api_reference, configuration_reference]
+REFERENCES = [api_reference, client_reference, configuration_reference]
 
 
 def name(reference: ModuleType) -> str:
