@@ -162,7 +162,8 @@ def produce(
         "acks": acks,
         "compression_type": compression_codec,
         "max_block_ms": min(timeout_ms, START_TIMEOUT_MS_MAX),
-        "request_timeout_ms": timeout_ms,
+        "request_timeout_ms": max(1, timeout_ms // 2),  # with room for a second try
+        "delivery_timeout_ms": timeout_ms,
         **properties(producer_property),
     }
     lines = _given(given) if given else _lines(file or [None])
