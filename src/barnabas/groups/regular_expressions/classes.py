@@ -1,32 +1,36 @@
-"""Named sets of characters, as far as topic names can hold them.
+"""Named sets of characters, as far as ASCII goes: topic names have fewer, transactional ids may have all of it.
 
-Always holds: a name that RE2 knows is here, even where no topic name can have a character of that kind: `\\p{Greek}`
-is a valid pattern that matches no topic.
+Always holds: a name that RE2 knows is here, even where no character of ASCII is of that kind: `\\p{Greek}` is a valid
+pattern that matches no topic.
 """
 
-TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+CHARACTERS = frozenset(chr(number) for number in range(128))
 
 _LOWER = frozenset("abcdefghijklmnopqrstuvwxyz")
 _UPPER = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _DIGITS = frozenset("0123456789")
 _LETTERS = _LOWER | _UPPER
 _NONE: frozenset[str] = frozenset()
+_CONTROL = frozenset(chr(number) for number in (*range(32), 127))
+_VISIBLE = CHARACTERS - _CONTROL - {" "}
+_PUNCTUATION = _VISIBLE - _LETTERS - _DIGITS
+_SYMBOLS = frozenset("$+<=>^`|~")  # what Unicode does not count among punctuation
 WORD = _LETTERS | _DIGITS | {"_"}
 
-PERL = {"d": _DIGITS, "s": _NONE, "w": WORD}  # in upper case the complement
+PERL = {"d": _DIGITS, "s": frozenset("\t\n\f\r "), "w": WORD}  # in upper case the complement
 
 POSIX = {
     "alnum": _LETTERS | _DIGITS,
     "alpha": _LETTERS,
-    "ascii": TOPIC_CHARACTERS,
-    "blank": _NONE,
-    "cntrl": _NONE,
+    "ascii": CHARACTERS,
+    "blank": frozenset(" \t"),
+    "cntrl": _CONTROL,
     "digit": _DIGITS,
-    "graph": TOPIC_CHARACTERS,
+    "graph": _VISIBLE,
     "lower": _LOWER,
-    "print": TOPIC_CHARACTERS,
-    "punct": frozenset("._-"),
-    "space": _NONE,
+    "print": _VISIBLE | {" "},
+    "punct": _PUNCTUATION,
+    "space": frozenset("\t\n\v\f\r "),
     "upper": _UPPER,
     "word": WORD,
     "xdigit": frozenset("0123456789abcdefABCDEF"),
@@ -34,21 +38,31 @@ POSIX = {
 
 # General categories and scripts of Unicode, by the names that RE2 takes.
 _UNICODE = {
-    "Any": TOPIC_CHARACTERS,
+    "Any": CHARACTERS,
+    "C": _CONTROL,
+    "Cc": _CONTROL,
     "L": _LETTERS,
     "Ll": _LOWER,
     "Lu": _UPPER,
     "N": _DIGITS,
     "Nd": _DIGITS,
-    "P": frozenset("._-"),
+    "P": _PUNCTUATION - _SYMBOLS,
     "Pc": frozenset("_"),
     "Pd": frozenset("-"),
-    "Po": frozenset("."),
+    "Pe": frozenset(")]}"),
+    "Po": frozenset("!\"#%&'*,./:;?@\\"),
+    "Ps": frozenset("([{"),
+    "S": _SYMBOLS,
+    "Sc": frozenset("$"),
+    "Sk": frozenset("^`"),
+    "Sm": frozenset("+<=>|~"),
+    "Z": frozenset(" "),
+    "Zs": frozenset(" "),
     "Latin": _LETTERS,
-    "Common": _DIGITS | frozenset("._-"),
+    "Common": CHARACTERS - _LETTERS,
 }
 _OF_OTHER_CHARACTERS = """
-    C Cc Cf Co Cs Lm Lo Lt M Mc Me Mn Nl No Pe Pf Pi Ps S Sc Sk Sm So Z Zl Zp Zs
+    Cf Co Cs Lm Lo Lt M Mc Me Mn Nl No Pf Pi So Zl Zp
     Adlam Ahom Anatolian_Hieroglyphs Arabic Armenian Avestan Balinese Bamum Bassa_Vah Batak Bengali Bhaiksuki Bopomofo
     Brahmi Braille Buginese Buhid Canadian_Aboriginal Carian Caucasian_Albanian Chakma Cham Cherokee Chorasmian Coptic
     Cuneiform Cypriot Cypro_Minoan Cyrillic Deseret Devanagari Dives_Akuru Dogra Duployan Egyptian_Hieroglyphs Elbasan
@@ -73,7 +87,7 @@ def unicode_class(name: str) -> frozenset[str] | None:
 
 
 def complement(characters: frozenset[str]) -> frozenset[str]:
-    return TOPIC_CHARACTERS - characters
+    return CHARACTERS - characters
 
 
 def both_cases(characters: frozenset[str]) -> frozenset[str]:
@@ -87,9 +101,9 @@ _OTHER_CASES = {"s": "\u017f", "S": "\u017f", "k": "\u212a", "K": "\u212a"}
 def between(first: str, last: str, fold_case: bool) -> frozenset[str]:
     """The characters from first to last, both included."""
     if not fold_case:
-        return frozenset(each for each in TOPIC_CHARACTERS if first <= each <= last)
+        return frozenset(each for each in CHARACTERS if first <= each <= last)
     return frozenset(
         each
-        for each in TOPIC_CHARACTERS
+        for each in CHARACTERS
         if any(first <= case <= last for case in (each.lower(), each.upper(), _OTHER_CASES.get(each, each)))
     )

@@ -122,7 +122,7 @@ class _Parser:
             case "$":
                 self._add(Assertion(Boundary.END))
             case ".":
-                self._add(Characters(classes.TOPIC_CHARACTERS))
+                self._add(Characters(classes.CHARACTERS))
             case "[":
                 self._add(Characters(self._bracket(start)))
             case "*" | "+" | "?" as sign:
