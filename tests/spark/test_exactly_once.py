@@ -218,7 +218,7 @@ def test_what_brokers_aborted_after_the_decision_is_lost_aloud(driver: Callable[
 
 def test_sinks_do_not_mind_each_other(driver: Callable[..., Driver]) -> None:
     one = driver()
-    other = driver(sinkid=one.given["sinkid"] + "-other")
+    other = driver(sinkid=one.given["sinkid"] + ":t:")  # as the ids of its tasks begin
     mine, others = two_tasks(one, 0), two_tasks(other, 5)
     other.commit(*others)
     one.commit(*mine)

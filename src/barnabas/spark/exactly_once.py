@@ -27,6 +27,7 @@ from barnabas.spark import progress, transactional_requests
 from barnabas.spark.progress import Batch, Decision, Progress
 from barnabas.spark.sender import BatchSender, Sealed
 from barnabas.spark.transactional_requests import Transaction
+from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 # The decider's transaction holds one record and is ended at once. Others wait for it where it is not.
 DECIDER_TIMEOUT_MS = 20_000
@@ -58,17 +59,22 @@ class Sink:
 
     @property
     def decider(self) -> str:
-        return f"{self.name}:decider"
+        return f"{quoted(self.name)}:decider"
 
     @property
     def task_prefix(self) -> str:
-        return f"{self.name}:t:"
+        return f"{quoted(self.name)}:t:"
+
+
+def quoted(sink: str) -> str:
+    """Without colons, so that no sink's ids begin like those of another."""
+    return sink.replace("%", "%25").replace(":", "%3A")
 
 
 def task_id(sink: str, run: str, batch_id: int, task: int, attempt: int) -> str:
     """The transactional id of one attempt. Two batches in turn have other ids, so that a decision can be finished while
     the next batch is written; a run has its own, so that a task that outlived its driver touches nobody else's."""
-    return f"{sink}:t:{run}:{batch_id % 2}:{task}:{attempt}"
+    return f"{quoted(sink)}:t:{run}:{batch_id % 2}:{task}:{attempt}"
 
 
 class ExactlyOnce:
@@ -162,16 +168,12 @@ class ExactlyOnce:
 
     async def _write(self, topic: str, records: Sequence[tuple[bytes, bytes]], decider: Transaction | None) -> None:
         partition = await progress.partition_of(self.cluster, self.config, topic, self.sink.name)
-        if decider is None:
-            producer_id, epoch = await transactional_requests.idempotent_producer(self.cluster, self.config)
-        else:
-            producer_id, epoch = decider.producer_id, decider.producer_epoch
         now_ms = int(time.time() * 1000)
         batch = encode_batch(
             [Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(records)],
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            base_sequence=0,
+            producer_id=NO_PRODUCER_ID if decider is None else decider.producer_id,
+            producer_epoch=NO_PRODUCER_EPOCH if decider is None else decider.producer_epoch,
+            base_sequence=NO_SEQUENCE if decider is None else 0,
             transactional=decider is not None,
         )
         sender = sender_for(self.cluster, self.config, decider)

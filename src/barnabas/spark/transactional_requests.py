@@ -127,8 +127,18 @@ async def ongoing(cluster: Cluster, config: ProducerConfig, prefix: str) -> list
     return await cluster.retry(ask, what="the list of transactions", timeout_ms=config.delivery_timeout_ms)
 
 
+_timeouts_ms: dict[str | None, int] = {}  # by the cluster's id: brokers do not change it while they run
+
+
 async def timeout_ms_max(cluster: Cluster) -> int:
     """How long the brokers let a transaction be open."""
+    known = _timeouts_ms.get(cluster.metadata.cluster_id)
+    if known is None:
+        known = _timeouts_ms[cluster.metadata.cluster_id] = await _ask_timeout_ms(cluster)
+    return known
+
+
+async def _ask_timeout_ms(cluster: Cluster) -> int:
     node_id = next(iter(sorted(cluster.brokers)))
     resource = DescribeConfigsResource(
         resource_type=BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=[TIMEOUT_SETTING]
