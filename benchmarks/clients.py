@@ -134,6 +134,102 @@ def produce_confluent(address: str, topic: str, records: int, *, many: bool) -> 
     return time.perf_counter() - began
 
 
+# Consume: every value is looked at, and the bytes of all are counted
+
+
+def consume_barnabas(address: str, topic: str, records: int, *, how: str) -> float:
+    from barnabas.client import Consumer
+
+    async def run() -> float:
+        count = size = 0
+        async with Consumer(bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
+            began = time.perf_counter()
+            consumer.assign([(topic, number) for number in range(PARTITIONS)])
+            while count < records:
+                if how == "batches":
+                    for batch in await consumer.poll_batches(1000, CHUNK):
+                        count += len(batch.values)
+                        size += sum(map(len, batch.values))
+                elif how == "poll":
+                    found = await consumer.poll(1000, CHUNK)
+                    count += len(found)
+                    size += sum([len(record.value) for record in found])
+                else:
+                    async for record in consumer:
+                        count += 1
+                        size += len(record.value)
+                        if count == records:
+                            break
+            assert size == records * VALUE_BYTES, size
+            return time.perf_counter() - began
+
+    return run_loop(run())
+
+
+def consume_aiokafka(address: str, topic: str, records: int) -> float:
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+
+    async def run() -> float:
+        count = size = 0
+        consumer = AIOKafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest")
+        await consumer.start()
+        try:
+            began = time.perf_counter()
+            consumer.assign([TopicPartition(topic, number) for number in range(PARTITIONS)])
+            while count < records:
+                for found in (await consumer.getmany(timeout_ms=1000, max_records=CHUNK)).values():
+                    count += len(found)
+                    size += sum([len(record.value) for record in found])
+            assert size == records * VALUE_BYTES, size
+            return time.perf_counter() - began
+        finally:
+            await consumer.stop()
+
+    return run_loop(run())
+
+
+def consume_kafka_python(address: str, topic: str, records: int) -> float:
+    import kafka
+
+    count = size = 0
+    consumer = kafka.KafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest")
+    began = time.perf_counter()
+    consumer.assign([kafka.TopicPartition(topic, number) for number in range(PARTITIONS)])
+    while count < records:
+        for found in consumer.poll(timeout_ms=1000, max_records=CHUNK).values():
+            count += len(found)
+            size += sum([len(record.value) for record in found])
+    seconds = time.perf_counter() - began
+    assert size == records * VALUE_BYTES, size
+    consumer.close()
+    return seconds
+
+
+def consume_confluent(address: str, topic: str, records: int) -> float:
+    from confluent_kafka import Consumer, TopicPartition
+
+    count = size = 0
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "none", "auto.offset.reset": "earliest"})
+    began = time.perf_counter()
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    while count < records:
+        found = consumer.consume(CHUNK, 1.0)
+        count += len(found)
+        size += sum([len(message.value()) for message in found])
+    seconds = time.perf_counter() - began
+    assert size == records * VALUE_BYTES, size
+    consumer.close()
+    return seconds
+
+
+CONSUMERS: dict[str, Measurement] = {
+    "barnabas poll_batches": lambda *what: consume_barnabas(*what, how="batches"),
+    "barnabas poll": lambda *what: consume_barnabas(*what, how="poll"),
+    "barnabas async for": lambda *what: consume_barnabas(*what, how="for"),
+    "confluent-kafka consume": consume_confluent,
+    "aiokafka getmany": consume_aiokafka,
+    "kafka-python poll": consume_kafka_python,
+}
 PRODUCERS: dict[str, Measurement] = {
     "barnabas send_many": lambda *what: produce_barnabas(*what, many=True),
     "barnabas send": lambda *what: produce_barnabas(*what, many=False),
@@ -142,7 +238,7 @@ PRODUCERS: dict[str, Measurement] = {
     "aiokafka send": produce_aiokafka,
     "kafka-python send": produce_kafka_python,
 }
-KINDS: dict[str, dict[str, Measurement]] = {"produce": PRODUCERS}
+KINDS: dict[str, dict[str, Measurement]] = {"produce": PRODUCERS, "consume": CONSUMERS}
 SLOW = ("aiokafka", "kafka-python")  # a tenth of the records takes them as long
 
 

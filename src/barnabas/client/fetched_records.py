@@ -8,10 +8,10 @@ Does not know: leaders, sessions, whether its partition is still wanted.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from struct import Struct
 
-from barnabas.client.record_decoder import ConsumerBatch, ConsumerRecord, decode_batch, decode_columns
+from barnabas.client.record_decoder import ConsumerBatch, ConsumerRecord, Stretch, stretches
 from barnabas.protocol.control_records import ControlRecordKind, decode_control_key
 from barnabas.protocol.messages.fetch import AbortedTransaction
 from barnabas.protocol.record_batch import (
@@ -46,56 +46,79 @@ class FetchedRecords:
         self._check_crcs = check_crcs
         self._aborted = deque(sorted(aborted, key=lambda each: each.first_offset))  # those that begin further on
         self._aborted_now: dict[int, None] = {}  # producers within a transaction that was aborted
-        self._decoded: list[ConsumerRecord] = []  # of the batch before `_position`; `_taken` of them are gone
+        self._stretches: Iterator[Stretch] | None = None  # of the batch before `_position`; None: all of it is decoded
+        self._decoded: list[ConsumerRecord] = []  # of its last stretch; `_taken` of them are gone
         self._taken = 0
-        self._batch_end = offset  # where to go on once all of those are taken
+        self._batch_end = offset  # where to go on once all of that is taken
+        self._error: InvalidRecordBatch | None = None  # found behind records that had to be given out first
 
     @property
     def is_exhausted(self) -> bool:
-        return self._taken == len(self._decoded) and self._position >= len(self._view)
+        return self._taken == len(self._decoded) and self._stretches is None and self._position >= len(self._view)
 
     def take(self, count_max: int) -> list[ConsumerRecord]:
-        """The next records, at most so many; none where all were taken."""
+        """The next records, at most so many; none where all were taken. Decodes what it needs, a stretch at a time."""
+        if self._error is not None:
+            raise self._error
         taken: list[ConsumerRecord] = []
-        while (room := count_max - len(taken)) > 0:
-            if self._taken == len(self._decoded) and not self._decode_next():
-                break
-            start, self._taken = self._taken, min(len(self._decoded), self._taken + room)
-            taken += self._decoded[start : self._taken]
-        if self._taken < len(self._decoded):
-            self.next_offset = self._decoded[self._taken].offset
-        else:
+        try:
+            while (room := count_max - len(taken)) > 0:
+                if self._taken == len(self._decoded) and not self._decode_next():
+                    break
+                start, self._taken = self._taken, min(len(self._decoded), self._taken + room)
+                taken += self._decoded[start : self._taken]
+        except InvalidRecordBatch as error:
+            if not taken:
+                raise
+            self._error = error
+            self.next_offset = taken[-1].offset + 1
+            return taken
+        self.next_offset = taken[-1].offset + 1 if taken else self.next_offset
+        if self._taken == len(self._decoded) and self._stretches is None:
             self.next_offset = self._batch_end
         return taken
 
     def take_batch(self) -> ConsumerBatch | None:
-        """The next batch that holds records, as columns; None where all were taken."""
+        """The next records as columns, as many as were decoded together; None where all were taken."""
+        if self._error is not None:
+            raise self._error
+        batch: ConsumerBatch | None = None
         if self._taken < len(self._decoded):
-            rest = columns_of(self._decoded[self._taken :])
-            self._taken = len(self._decoded)
+            batch = columns_of(self._decoded[self._taken :])
+            self._decoded, self._taken = [], 0
+        while batch is None and (stretch := self._next_stretch()) is not None:
+            found = stretch if isinstance(stretch, ConsumerBatch) else columns_of(stretch)
+            if found.offsets[0] < self.next_offset:
+                found = found.from_index(bisect_left(found.offsets, self.next_offset))
+            batch = found if found.offsets else None
+        if batch is not None:
+            self.next_offset = batch.offsets[-1] + 1
+        if self._stretches is None:
             self.next_offset = self._batch_end
-            return rest
-        while (found := self._next_batch()) is not None:
-            position, header = found
-            batch = decode_columns(self.partition, self._view, position, header)
-            if batch.offsets and batch.offsets[0] < self.next_offset:
-                batch = batch.from_index(bisect_left(batch.offsets, self.next_offset))
-            self.next_offset = self._batch_end
-            if batch.offsets:
-                return batch
-        self.next_offset = self._batch_end
-        return None
+        return batch
 
     def _decode_next(self) -> bool:
-        while (found := self._next_batch()) is not None:
-            position, header = found
-            records = decode_batch(self.partition, self._view, position, header)
-            if records and records[0].offset < self.next_offset:
+        """One more stretch. False where there is none."""
+        while (stretch := self._next_stretch()) is not None:
+            records = stretch.records() if isinstance(stretch, ConsumerBatch) else stretch
+            if records[0].offset < self.next_offset:
                 records = [record for record in records if record.offset >= self.next_offset]
             self._decoded, self._taken = records, 0
             if records:
                 return True
         return False
+
+    def _next_stretch(self) -> Stretch | None:
+        while True:
+            if self._stretches is None:
+                found = self._next_batch()
+                if found is None:
+                    return None
+                self._stretches = stretches(self.partition, self._view, *found)
+            stretch = next(self._stretches, None)
+            if stretch is not None:
+                return stretch
+            self._stretches = None
 
     def _next_batch(self) -> tuple[int, BatchHeader] | None:
         """The next one whose records are for the application. Passes over all others."""
@@ -144,7 +167,7 @@ def end_of_batches(view: memoryview) -> Offset | None:
 
 
 def columns_of(records: Sequence[ConsumerRecord]) -> ConsumerBatch:
-    """Of records of one batch, at least one."""
+    """Of records that were decoded together, at least one."""
     topic, partition, _offset, _timestamp_ms, timestamp_type, *_others, leader_epoch = records[0]
     fields = tuple(zip(*records, strict=True))
     return ConsumerBatch(

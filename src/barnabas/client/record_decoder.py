@@ -38,11 +38,12 @@ STRETCH_MIN = 8  # shorter ones are not worth the look
 
 # Numbers are zigzag: of the bytes below 0x80, the even ones stand for 0, 1, 2, and the odd ones are negative.
 _ONE_BYTE_POSITIVE = bytes(range(0, 0x80, 2))
+_CONTINUED_POSITIVE = bytes(range(0x80, 0x100, 2))  # the first byte of several
 _HALVED = bytes(number >> 1 for number in range(256))
 # The bytes of consecutive offset deltas: one byte for the first 64, two for the others.
 DELTAS_MAX = 1 << 13
 _DELTAS_OF_ONE_BYTE = _ONE_BYTE_POSITIVE
-_DELTAS_LOW = bytes(range(0x80, 0x100, 2)) * (DELTAS_MAX // FIRST_STRETCH)
+_DELTAS_LOW = _CONTINUED_POSITIVE * (DELTAS_MAX // FIRST_STRETCH)
 _DELTAS_HIGH = b"".join(bytes([number]) * FIRST_STRETCH for number in range(DELTAS_MAX // FIRST_STRETCH))
 
 
@@ -105,49 +106,9 @@ class ConsumerBatch(NamedTuple):
 Stretch = ConsumerBatch | list[ConsumerRecord]
 
 
-def decode_batch(
-    partition: TopicPartition, view: memoryview, position: int, header: BatchHeader
-) -> list[ConsumerRecord]:
-    """The records of one batch. Whether its CRC matches is the caller's to ask."""
-    records: list[ConsumerRecord] = []
-    for stretch in stretches(partition, view, position, header):
-        records += stretch.records() if isinstance(stretch, ConsumerBatch) else stretch
-    return records
-
-
-def decode_columns(partition: TopicPartition, view: memoryview, position: int, header: BatchHeader) -> ConsumerBatch:
-    """The same as columns."""
-    offsets: list[int] = []
-    timestamps_ms: list[int] = []
-    keys: list[bytes | None] = []
-    values: list[bytes | None] = []
-    headers: list[Sequence[Header]] = []
-    for stretch in stretches(partition, view, position, header):
-        if isinstance(stretch, ConsumerBatch):
-            columns = stretch[4:]
-        else:
-            fields = tuple(zip(*stretch, strict=True))
-            columns = (fields[2], fields[3], fields[5], fields[6], fields[7])
-        offsets += columns[0]
-        timestamps_ms += columns[1]
-        keys += columns[2]
-        values += columns[3]
-        headers += columns[4]
-    return ConsumerBatch(
-        partition.topic,
-        partition.partition,
-        header.leader_epoch,
-        timestamp_type(header),
-        offsets,
-        timestamps_ms,
-        keys,
-        values,
-        headers,
-    )
-
-
 def stretches(partition: TopicPartition, view: memoryview, position: int, header: BatchHeader) -> Iterator[Stretch]:
-    """The records of one batch, each stretch in the form in which it was found quickest."""
+    """The records of one batch, each stretch in the form in which it was found quickest. Whether the CRC matches is the
+    caller's to ask."""
     data = unpacked_records(view, position, header, RECORDS_BYTES_MAX)
     count = header.record_count
     if not 0 <= count * RECORD_BYTES_MIN <= len(data):
@@ -179,7 +140,8 @@ class Layout(NamedTuple):
     """Where the fields of a record lie, counted from its first byte."""
 
     stride: int  # from one record to the next
-    timestamp_at: int  # of one byte
+    timestamp_at: int
+    timestamp_bytes: int  # one or two
     key_start: int
     key_size: int  # -1: there is none
     value_start: int
@@ -195,7 +157,9 @@ def shared_layout(data: bytes, start: int, index: int, count: int) -> Layout | N
     if size < RECORD_BYTES_MIN - 1 or end > len(data) or data[end - stride] != data[start] or index >= DELTAS_MAX:
         return None
     timestamp_at = position + 1
-    key_at = position + (3 if index < FIRST_STRETCH else 4)
+    timestamp_bytes = 1 if data[timestamp_at] < 0x80 else 2
+    delta_at = timestamp_at + timestamp_bytes
+    key_at = delta_at + (1 if index < FIRST_STRETCH else 2)
     key_size, key_start = read_varint(data, key_at)
     value_at = key_start + max(key_size, 0)
     value_size, value_start = read_varint(data, value_at)
@@ -206,17 +170,30 @@ def shared_layout(data: bytes, start: int, index: int, count: int) -> Layout | N
     for at in (*range(start, position), *range(key_at, key_start), *range(value_at, value_start), last):
         if data[at:end:stride].count(data[at]) != count:
             return None
-    if data[timestamp_at:end:stride].translate(None, _ONE_BYTE_POSITIVE):
+    first_bytes = data[timestamp_at:end:stride]
+    if timestamp_bytes == 1 and first_bytes.translate(None, _ONE_BYTE_POSITIVE):
         return None
-    low = data[timestamp_at + 1 : end : stride]
+    if timestamp_bytes == 2 and (
+        first_bytes.translate(None, _CONTINUED_POSITIVE) or not data[timestamp_at + 1 : end : stride].isascii()
+    ):
+        return None
+    low = data[delta_at:end:stride]
     if index < FIRST_STRETCH:
         if low != _DELTAS_OF_ONE_BYTE[index : index + count]:
             return None
     elif low != _DELTAS_LOW[index : index + count] or (
-        data[timestamp_at + 2 : end : stride] != _DELTAS_HIGH[index : index + count]
+        data[delta_at + 1 : end : stride] != _DELTAS_HIGH[index : index + count]
     ):
         return None
-    return Layout(stride, timestamp_at - start, key_start - start, key_size, value_start - start, value_size)
+    return Layout(
+        stride,
+        timestamp_at - start,
+        timestamp_bytes,
+        key_start - start,
+        key_size,
+        value_start - start,
+        value_size,
+    )
 
 
 def cut_out(
@@ -228,17 +205,21 @@ def cut_out(
     partition: TopicPartition,
     header: BatchHeader,
 ) -> ConsumerBatch:
-    stride, timestamp_at, key_start, key_size, value_start, value_size = layout
+    stride, timestamp_at, timestamp_bytes, key_start, key_size, value_start, value_size = layout
     end = start + stride * count
-    deltas_ms = data[start + timestamp_at : end : stride]
     base_timestamp_ms = header.base_timestamp_ms
+    first_bytes = data[start + timestamp_at : end : stride]
     timestamps_ms: list[int]
     if header.attributes & LOG_APPEND_TIME_BIT:
         timestamps_ms = [header.max_timestamp_ms] * count
-    elif deltas_ms.count(deltas_ms[0]) == count:
-        timestamps_ms = [base_timestamp_ms + (deltas_ms[0] >> 1)] * count
+    elif timestamp_bytes == 2:
+        second_bytes = data[start + timestamp_at + 1 : end : stride]
+        deltas_ms = [(one & 0x7F | two << 7) >> 1 for one, two in zip(first_bytes, second_bytes, strict=True)]
+        timestamps_ms = list(map(base_timestamp_ms.__add__, deltas_ms))
+    elif first_bytes.count(first_bytes[0]) == count:
+        timestamps_ms = [base_timestamp_ms + (first_bytes[0] >> 1)] * count
     else:
-        timestamps_ms = list(map(base_timestamp_ms.__add__, deltas_ms.translate(_HALVED)))
+        timestamps_ms = list(map(base_timestamp_ms.__add__, first_bytes.translate(_HALVED)))
     return ConsumerBatch(
         partition.topic,
         partition.partition,

@@ -99,6 +99,17 @@ def test_a_batch_with_a_bad_crc_is_refused_after_the_good_ones() -> None:
         found.take(10)
 
 
+def test_what_is_good_before_a_bad_batch_is_given_out_first() -> None:
+    bad = batch(2)
+    bad[-1] ^= 1
+    found = fetched(batch(0), bad)
+    assert offsets(found) == [0, 1]
+    assert found.next_offset == 2
+    for _ in range(2):
+        with pytest.raises(InvalidRecordBatch, match="does not match its CRC"):
+            found.take(10)
+
+
 def test_crcs_may_be_left_unchecked() -> None:
     bad = batch(0)
     bad[17] ^= 1
