@@ -43,6 +43,7 @@ format: install
 generate: install  ## write the message classes and the reference pages again
 	$(BIN)/python -m tools.protocol_generator
 	$(BIN)/python -m tools.configuration_reference
+	$(BIN)/python -m tools.cli_reference
 	$(BIN)/python -m tools.api_reference
 	$(BIN)/python -m tools.client_reference
 

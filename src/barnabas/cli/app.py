@@ -40,6 +40,16 @@ ABSENCES = frozenset(
 class Verb(TyperCommand):
     """Names arguments as people do, and shows its examples as they were written."""
 
+    def invoke(self, context: Any) -> Any:
+        """Typer would end with 1 where nobody reads on."""
+        try:
+            result = super().invoke(context)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _stop_writing()
+            raise typer.Exit(Exit.BROKEN_PIPE) from None
+        return result
+
     def format_options(self, context: Any, formatter: Any) -> None:
         rows: dict[str, list[tuple[str, str]]] = {"argument": [], "option": []}
         for parameter in self.get_params(context):
@@ -162,11 +172,7 @@ def run(words: list[str]) -> int:
     """Runs one command line; the exit code."""
     try:
         code = root().main(words, prog_name="barnabas", complete_var=COMPLETION_VARIABLE, standalone_mode=False)
-        sys.stdout.flush()
         return int(code or 0)
-    except BrokenPipeError:
-        _stop_writing()
-        return Exit.BROKEN_PIPE
     except (KeyboardInterrupt, typer.Abort):
         return Exit.INTERRUPTED
     except Exception as error:

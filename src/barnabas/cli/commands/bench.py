@@ -39,6 +39,25 @@ class Plan:
     timeout_ms: int
 
 
+TopicOption = Annotated[
+    str | None, typer.Option("--topic", metavar="TOPIC", help="Write there; else to a new one, deleted afterwards.")
+]
+RecordsOption = Annotated[int, typer.Option("--records", min=1, metavar="N", help="How many.")]
+RecordSizeOption = Annotated[int, typer.Option("--record-size", min=1, metavar="BYTES", help="Of each value.")]
+PartitionsOption = Annotated[int, typer.Option("--partitions", min=1, metavar="N", help="Of the new topic.")]
+ReplicationFactorOption = Annotated[
+    int | None, typer.Option("--replication-factor", min=1, metavar="N", help="Of the new topic.")
+]
+AcksOption = Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Who must have a record.")]
+CompressionCodecOption = Annotated[
+    str, typer.Option("--compression-codec", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
+]
+ProducerPropertyOption = Annotated[
+    list[str] | None,
+    typer.Option("--producer-property", metavar="NAME=VALUE", help="A setting of producers; may be repeated."),
+]
+
+
 @verb(
     app,
     "barnabas bench",
@@ -46,23 +65,14 @@ class Plan:
     "barnabas bench --partitions 6 --replication-factor 3 --acks all --json",
 )
 def bench(
-    topic: Annotated[
-        str | None, typer.Option("--topic", metavar="TOPIC", help="Write there; else to a new one, deleted afterwards.")
-    ] = None,
-    records: Annotated[int, typer.Option("--records", min=1, metavar="N", help="How many.")] = 500_000,
-    record_size: Annotated[int, typer.Option("--record-size", min=1, metavar="BYTES", help="Of each value.")] = 100,
-    partitions: Annotated[int, typer.Option("--partitions", min=1, metavar="N", help="Of the new topic.")] = 1,
-    replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", min=1, metavar="N", help="Of the new topic.")
-    ] = None,
-    acks: Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Who must have a record.")] = "all",
-    compression_codec: Annotated[
-        str, typer.Option("--compression-codec", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
-    ] = "none",
-    producer_property: Annotated[
-        list[str] | None,
-        typer.Option("--producer-property", metavar="NAME=VALUE", help="A setting of producers; may be repeated."),
-    ] = None,
+    topic: TopicOption = None,
+    records: RecordsOption = 500_000,
+    record_size: RecordSizeOption = 100,
+    partitions: PartitionsOption = 1,
+    replication_factor: ReplicationFactorOption = None,
+    acks: AcksOption = "all",
+    compression_codec: CompressionCodecOption = "none",
+    producer_property: ProducerPropertyOption = None,
     bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
     timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
     json: Json = False,

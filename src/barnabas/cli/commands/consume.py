@@ -47,6 +47,49 @@ class Wanted:
     write: Callable[[ConsumerRecord], bytes]
 
 
+TopicsArgument = Annotated[
+    list[str], typer.Argument(metavar="TOPIC", help="Names of topics.", autocompletion=complete_topics)
+]
+PartitionOption = Annotated[
+    list[int] | None, typer.Option("--partition", min=0, metavar="N", help="Only this one; may be repeated.")
+]
+FromBeginningOption = Annotated[bool, typer.Option("--from-beginning", help="As --from beginning.")]
+FirstOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="WHERE",
+        help="Where to begin: beginning, end, an offset, -10, 2026-01-31T12:00, @ms, or 2h (ago).",
+    ),
+]
+UntilOption = Annotated[
+    str | None, typer.Option("--until", metavar="WHERE", help="Where to end, not included; written as --from.")
+]
+FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
+GroupOption = Annotated[
+    str | None,
+    typer.Option(
+        "--group", metavar="GROUP", help="Read and commit as a member of this.", autocompletion=complete_groups
+    ),
+]
+MaxMessagesOption = Annotated[
+    int | None, typer.Option("--max-messages", "-n", min=1, metavar="N", help="End after so many records.")
+]
+IdleMsOption = Annotated[
+    int | None, typer.Option("--idle-ms", min=1, metavar="MS", help="End after so long without a record.")
+]
+FormOption = Annotated[
+    str, typer.Option("--format", metavar="FORMAT", help="%t %p %o %T %D %k %v %h %K %V, with \\n and \\t.")
+]
+IsolationLevelOption = Annotated[
+    str, typer.Option("--isolation-level", metavar="LEVEL", help="read_committed or read_uncommitted.")
+]
+ConsumerPropertyOption = Annotated[
+    list[str] | None,
+    typer.Option("--consumer-property", metavar="NAME=VALUE", help="A setting of consumers; may be repeated."),
+]
+
+
 @verb(
     app,
     "barnabas consume orders",
@@ -56,47 +99,18 @@ class Wanted:
     "barnabas consume orders payments --group audit --max-messages 10",
 )
 def consume(
-    topics: Annotated[
-        list[str], typer.Argument(metavar="TOPIC", help="Names of topics.", autocompletion=complete_topics)
-    ],
-    partition: Annotated[
-        list[int] | None, typer.Option("--partition", min=0, metavar="N", help="Only this one; may be repeated.")
-    ] = None,
-    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="As --from beginning.")] = False,
-    first: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="WHERE",
-            help="Where to begin: beginning, end, an offset, -10, 2026-01-31T12:00, @ms, or 2h (ago).",
-        ),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="WHERE", help="Where to end, not included; written as --from.")
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group", metavar="GROUP", help="Read and commit as a member of this.", autocompletion=complete_groups
-        ),
-    ] = None,
-    max_messages: Annotated[
-        int | None, typer.Option("--max-messages", "-n", min=1, metavar="N", help="End after so many records.")
-    ] = None,
-    idle_ms: Annotated[
-        int | None, typer.Option("--idle-ms", min=1, metavar="MS", help="End after so long without a record.")
-    ] = None,
-    form: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="%t %p %o %T %D %k %v %h %K %V, with \\n and \\t.")
-    ] = record_format.DEFAULT,
-    isolation_level: Annotated[
-        str, typer.Option("--isolation-level", metavar="LEVEL", help="read_committed or read_uncommitted.")
-    ] = "read_uncommitted",
-    consumer_property: Annotated[
-        list[str] | None,
-        typer.Option("--consumer-property", metavar="NAME=VALUE", help="A setting of consumers; may be repeated."),
-    ] = None,
+    topics: TopicsArgument,
+    partition: PartitionOption = None,
+    from_beginning: FromBeginningOption = False,
+    first: FirstOption = None,
+    until: UntilOption = None,
+    follow: FollowOption = False,
+    group: GroupOption = None,
+    max_messages: MaxMessagesOption = None,
+    idle_ms: IdleMsOption = None,
+    form: FormOption = record_format.DEFAULT,
+    isolation_level: IsolationLevelOption = "read_uncommitted",
+    consumer_property: ConsumerPropertyOption = None,
     bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
     timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
     json: Json = False,

@@ -94,6 +94,41 @@ def _bytes(value: Any) -> bytes | None:
     return json_codec.dumps(value).encode()
 
 
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name.", autocompletion=complete_topics)]
+FileOption = Annotated[
+    list[Path] | None, typer.Option("--file", metavar="FILE", help="Read lines of it, not of standard input.")
+]
+ValueOption = Annotated[list[str] | None, typer.Option("--value", metavar="TEXT", help="A record; repeatable.")]
+ValueFileOption = Annotated[
+    list[Path] | None, typer.Option("--value-file", metavar="FILE", help="A whole file as one record; repeatable.")
+]
+KeyOption = Annotated[str | None, typer.Option("--key", metavar="TEXT", help="Key of every record.")]
+KeySeparatorOption = Annotated[
+    str | None, typer.Option("--key-separator", "-K", metavar="TEXT", help="What is before it is the key.")
+]
+HeaderOption = Annotated[
+    list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="Of every record; may be repeated.")
+]
+FormOption = Annotated[
+    str, typer.Option("--format", metavar="lines|json", help="json: an object a line, as consume --json has it.")
+]
+NullMarkerOption = Annotated[
+    str | None, typer.Option("--null-marker", metavar="TEXT", help="A key or value of this is null.")
+]
+PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, metavar="N", help="Only to this one.")]
+RateOption = Annotated[
+    float | None, typer.Option("--rate", min=0.001, metavar="N", help="At most so many records a second.")
+]
+AcksOption = Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Who must have a record.")]
+CompressionCodecOption = Annotated[
+    str, typer.Option("--compression-codec", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
+]
+ProducerPropertyOption = Annotated[
+    list[str] | None,
+    typer.Option("--producer-property", metavar="NAME=VALUE", help="A setting of producers; may be repeated."),
+]
+
+
 @verb(
     app,
     "echo hello | barnabas produce greetings",
@@ -102,39 +137,20 @@ def _bytes(value: Any) -> bytes | None:
     "barnabas consume orders --json | barnabas produce copy --format json",
 )
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name.", autocompletion=complete_topics)],
-    file: Annotated[
-        list[Path] | None, typer.Option("--file", metavar="FILE", help="Read lines of it, not of standard input.")
-    ] = None,
-    value: Annotated[list[str] | None, typer.Option("--value", metavar="TEXT", help="A record; repeatable.")] = None,
-    value_file: Annotated[
-        list[Path] | None, typer.Option("--value-file", metavar="FILE", help="A whole file as one record; repeatable.")
-    ] = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="TEXT", help="Key of every record.")] = None,
-    key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", metavar="TEXT", help="What is before it is the key.")
-    ] = None,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="Of every record; may be repeated.")
-    ] = None,
-    form: Annotated[
-        str, typer.Option("--format", metavar="lines|json", help="json: an object a line, as consume --json has it.")
-    ] = "lines",
-    null_marker: Annotated[
-        str | None, typer.Option("--null-marker", metavar="TEXT", help="A key or value of this is null.")
-    ] = None,
-    partition: Annotated[int | None, typer.Option("--partition", min=0, metavar="N", help="Only to this one.")] = None,
-    rate: Annotated[
-        float | None, typer.Option("--rate", min=0.001, metavar="N", help="At most so many records a second.")
-    ] = None,
-    acks: Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Who must have a record.")] = "all",
-    compression_codec: Annotated[
-        str, typer.Option("--compression-codec", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
-    ] = "none",
-    producer_property: Annotated[
-        list[str] | None,
-        typer.Option("--producer-property", metavar="NAME=VALUE", help="A setting of producers; may be repeated."),
-    ] = None,
+    topic: TopicArgument,
+    file: FileOption = None,
+    value: ValueOption = None,
+    value_file: ValueFileOption = None,
+    key: KeyOption = None,
+    key_separator: KeySeparatorOption = None,
+    header: HeaderOption = None,
+    form: FormOption = "lines",
+    null_marker: NullMarkerOption = None,
+    partition: PartitionOption = None,
+    rate: RateOption = None,
+    acks: AcksOption = "all",
+    compression_codec: CompressionCodecOption = "none",
+    producer_property: ProducerPropertyOption = None,
     bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
     timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
     json: Json = False,
