@@ -4,8 +4,9 @@
     benchmarks/spark.py --quick       few records, one round: shows that everything works
 
 Cases: batch reads by Spark's connector, by this data source, and by a direct scan of the segment files; records a
-second, and how many times Spark's connector that is. Also the largest resident memory of a Python worker, which must
-not grow with the topic. Without Maven and the connector's jars only our own cases are measured.
+second, and how many times Spark's connector that is; writes and micro-batches likewise (`spark_writes.py`). Also the
+largest resident memory of a Python worker, which must not grow with the topic. Without Maven and the connector's jars
+only our own cases are measured.
 Prints a table and writes it to benchmarks/results/DATE-COMMIT-spark.md; a quick run is not kept.
 """
 
@@ -27,6 +28,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY / name) for name in ("benchmarks", "tests/support", "src")]
 
 import spark_connector  # noqa: E402
+import spark_writes  # noqa: E402
 from broker_process import BrokerProcess, resident_bytes  # noqa: E402
 from committed import create_topic  # noqa: E402
 from run import circumstances, output_of, say  # noqa: E402
@@ -179,6 +181,8 @@ def main() -> None:
     else:
         say(f"without Spark's connector: {why_not}")
     seconds, memory_bytes = measure_reads(count, rounds, why_not is None)
+    with session(why_not is None) as spark:
+        writes = spark_writes.measured(spark, count, rounds, options.quick, why_not is None)
     lines = [
         *circumstances(options.quick, False, "not measured here"),
         f"- {'with' if why_not is None else 'without'} Spark's own Kafka connector{f': {why_not}' if why_not else ''}",
@@ -188,6 +192,8 @@ def main() -> None:
         *read_table(seconds, count),
         "",
         f"Most resident memory of a Python worker: {memory_bytes / 2**20:.0f} MB.",
+        "",
+        *writes,
     ]
     print("\n".join(lines))
     if not options.quick:
