@@ -313,6 +313,7 @@ class Cluster:
 
     def resume_following(self, node: int) -> None:
         broker = self.nodes[node].running
+        broker.fetchers._stopped = False  # a broker that stops does so for good
         for partition in broker.partitions:
             if not partition.is_leader:
                 broker.fetchers.follow(partition)
