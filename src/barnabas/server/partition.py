@@ -140,15 +140,16 @@ class Partition:
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
-        self.replicas = state.replicas
-        self.in_sync = state.isr
+        self.replicas, self.in_sync = state.replicas, state.isr
         if state.leader != self._cluster.node_id:
             self._cease_to_lead()
         elif len(state.replicas) == 1:
-            self.is_leader = True
-            self._leader = None
+            self.is_leader, self._leader = True, None
             self._uncommitted.clear()
-            self._advance(self.log.log_end_offset, 1)  # what the only replica has is committed
+            if self.sync_due:
+                self._commit_by_sync()  # a recovery may have found what nobody had synced
+            else:
+                self._advance(self.log.log_end_offset, 1)  # what the only replica has is committed
         elif leader is None:
             self._begin_to_lead()
         else:
@@ -176,8 +177,7 @@ class Partition:
         self._tell_all()
 
     def _cease_to_lead(self) -> None:
-        self.is_leader = False
-        self._leader = None
+        self.is_leader, self._leader = False, None
         self.verifications.clear()
         self._uncommitted.clear()
         self._fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -207,3 +207,26 @@ class Idempotent:
     async def send(self, sequence: int, value: bytes) -> ErrorCode:
         sequenced = {"producer_id": 4711, "producer_epoch": 0, "base_sequence": sequence}
         return await self._scenario.produce(self._topic, value, **sequenced)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_a_recovery_finds_is_synced_before_it_counts(seed: int) -> None:
+    """The only replica took all that its log held for committed, also what a killed process had not synced any more:
+    it was read, acknowledged to who sent it again, and then lost with the power."""
+
+    async def story(scenario: Scenario) -> None:
+        topic = await scenario.create_topic("t", flush_messages="1")
+        await scenario.write(topic, b"a")
+        scenario.node.slowness = 1000.0  # of its disk
+        sending = asyncio.ensure_future(scenario.produce(topic, b"b"))
+        log = scenario.node.broker.partitions.get("t", 0).log  # type: ignore[union-attr]
+        await scenario.until(lambda: log.log_end_offset == 2)
+        scenario.node.slowness = 1.0
+        await scenario.kill()
+        with suppress(Unavailable):
+            await sending
+        seen = await scenario.read(topic)
+        await scenario.cut_power(Survival.NONE)
+        assert (await scenario.read(topic))[: len(seen)] == seen
+
+    Scenario(seed=seed).run(story)
