@@ -7,9 +7,11 @@ import sys
 
 import pytest
 from _pytest.assertion.rewrite import assertstate_key
+from client_libraries import confluent_kafka
 
-from barnabas.testing import plugin
+from barnabas.testing import cluster, plugin
 
+PRELOADED = (cluster, confluent_kafka)  # else each suite within this process would import them anew
 pytest_plugins = ("pytester",)
 
 WRITES = """
@@ -33,6 +35,10 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
 PLUGINS_OF_OTHERS = ("hypothesispytest", "randomly", "anyio")  # slow to load, and not what is tested here
 
 
+def run_here(suite: pytest.Pytester) -> pytest.RunResult:
+    return suite.runpytest_inprocess("-q", "-W", "error", "-p", "no:randomly")
+
+
 def run(suite: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     without = [text for name in PLUGINS_OF_OTHERS for text in ("-p", f"no:{name}")]
     return suite.runpytest_subprocess("-q", "-W", "error", *without, *arguments, timeout=120)
@@ -51,7 +57,7 @@ def test_each_test_has_a_broker_of_its_own(suite: pytest.Pytester):
             assert write(kafka, "letters") == 0
         """
     )
-    run(suite).assert_outcomes(passed=3)
+    run_here(suite).assert_outcomes(passed=3)
 
 
 def test_a_broker_may_serve_the_whole_run(suite: pytest.Pytester):
@@ -83,7 +89,7 @@ def test_a_broker_may_serve_the_whole_run(suite: pytest.Pytester):
             assert len(kafka.bootstrap_servers.split(",")) == 2
         """
     )
-    run(suite).assert_outcomes(passed=4)
+    run_here(suite).assert_outcomes(passed=4)
 
 
 def test_a_process_of_its_own_by_option_and_by_marker(suite: pytest.Pytester):
@@ -140,7 +146,7 @@ def test_parallel_workers_do_not_meet(suite: pytest.Pytester):
 def test_what_is_wrong_is_said(suite: pytest.Pytester, ini: str, marker: str, said: str):
     suite.makeini(f"[pytest]\n{ini}")
     suite.makepyfile(f"import pytest\n\n{marker}\ndef test(kafka): pass")
-    result = suite.runpytest_inprocess("-q", "-p", "no:randomly")
+    result = run_here(suite)
     result.assert_outcomes(errors=1)
     assert said in result.stdout.str()
 
@@ -163,7 +169,7 @@ def test_a_suite_that_does_not_use_it_does_not_feel_it(suite: pytest.Pytester):
 def test_a_fixture_of_that_name_in_a_suite_goes_before_ours(suite: pytest.Pytester):
     suite.makeconftest("import pytest\n@pytest.fixture\ndef kafka():\n    return 'mine'")
     suite.makepyfile("def test(kafka):\n    assert kafka == 'mine'")
-    run(suite).assert_outcomes(passed=1)
+    run_here(suite).assert_outcomes(passed=1)
 
 
 def test_the_assertions_of_brokers_are_left_as_they_are(pytestconfig: pytest.Config):
