@@ -6,10 +6,11 @@ from types import ModuleType
 
 import pytest
 
-from tools import api_reference, client_reference, configuration_reference
+from barnabas.cli.main import COMMANDS
+from tools import api_reference, cli_reference, client_reference, configuration_reference
 from tools.tidy.source import REPOSITORY
 
-REFERENCES = [api_reference, client_reference, configuration_reference]
+REFERENCES = [api_reference, cli_reference, client_reference, configuration_reference]
 
 
 def name(reference: ModuleType) -> str:
@@ -36,3 +37,10 @@ def test_every_row_has_as_many_cells_as_its_title(reference: ModuleType) -> None
 def test_make_writes_them_all() -> None:
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
     assert all(f"-m {reference.__name__}\n" in makefile for reference in REFERENCES)
+
+
+def test_every_command_is_there_with_an_example() -> None:
+    text = cli_reference.page()
+    for command in COMMANDS:
+        assert f"`barnabas {command}" in text
+        assert f"\nbarnabas {command}" in text

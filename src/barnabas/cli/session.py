@@ -4,6 +4,7 @@ Always holds: the client is closed before the command ends. Does not know: any c
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from typing import Any, TypeVar
@@ -14,6 +15,9 @@ from barnabas.cli.text import CommandFailed, Exit, failed, suggestion
 from barnabas.client.admin import Admin, Results
 from barnabas.client.errors import KafkaError
 from barnabas.types import TopicPartition
+
+# What a client logs it also raises, and then it is said once, in one line.
+logging.getLogger("barnabas").addHandler(logging.NullHandler())
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
