@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -23,6 +24,20 @@ needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="the exampl
 def test_the_examples_do_what_the_page_says(page: Path, tmp_path: Path):
     with Shell(tmp_path) as shell:
         assert shell.run(page.read_text(encoding="utf-8")) > 0
+
+
+LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
+
+
+def test_no_link_leads_nowhere():
+    pages = [*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md")]
+    broken = [
+        f"{page.relative_to(DOCS.parent)}: {target}"
+        for page in pages
+        for target in LINK.findall(page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists()
+    ]
+    assert broken == []
 
 
 # The helper
