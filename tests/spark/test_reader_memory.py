@@ -12,8 +12,8 @@ from client_libraries import confluent_kafka as ck
 from committed import create_topic
 
 SMALL, LARGE = 10_000, 100_000  # records of 1 kB: 10 and 100 MB in one split
-# Three fetches of 8 MiB and what Arrow makes of one, in more than one piece, with room for the allocator.
-GROWTH_BYTES_MAX = 64 << 20
+# A few fetches and what Arrow makes of one, in more than one piece, with room for the allocator.
+GROWTH_BYTES_MAX = 48 << 20
 # Reads everything as tasks do, and says how many rows there were and the most memory that it took.
 TASK = """
 import resource, sys

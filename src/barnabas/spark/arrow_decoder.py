@@ -28,7 +28,7 @@ from barnabas.protocol.record_batch import (
     unpacked_records,
 )
 from barnabas.spark import schema
-from barnabas.spark.binary_columns import binary_array
+from barnabas.spark.binary_columns import binary_array, constant_text, number_array
 from barnabas.spark.record_headers import decode_headers
 from barnabas.spark.record_places import Bytes, Int64s, Piece, Places, find_records, read_varints
 from barnabas.types import Offset, ProducerId
@@ -130,7 +130,7 @@ class RecordDecoder:
             if kept[-1] - kept[0] + 1 == len(kept):
                 found = found.slice(int(kept[0]), len(kept))
             else:
-                found = found.take(pa.array(kept))
+                found = found.take(number_array(kept, pa.int64()))
         for start in range(0, found.num_rows, ROWS_MAX):
             yield found.slice(start, ROWS_MAX)
 
@@ -162,11 +162,11 @@ class RecordDecoder:
             case schema.VALUE:
                 return fields.binary(fields.value_positions, fields.value_lengths)
             case schema.OFFSET:
-                return pa.array(fields.offsets)
+                return number_array(fields.offsets, pa.int64())
             case schema.TIMESTAMP:
                 return fields.timestamps()
             case schema.TIMESTAMP_TYPE:
-                return pa.array(fields.timestamp_types())
+                return number_array(fields.timestamp_types(), pa.int32())
             case schema.HEADERS:
                 return fields.headers()
             case _:
@@ -175,8 +175,10 @@ class RecordDecoder:
     def _constant(self, name: str, row_count: int) -> pa.Array:
         kept = self._constants.get(name)
         if kept is None or len(kept) < row_count:
-            value = self._topic if name == schema.TOPIC else self._partition
-            kept = pa.repeat(pa.scalar(value, schema.ARROW_TYPES[name]), row_count)
+            if name == schema.TOPIC:
+                kept = constant_text(self._topic, row_count)
+            else:
+                kept = number_array(np.full(row_count, self._partition, np.int32), pa.int32())
             self._constants[name] = kept
         return kept.slice(0, row_count)
 
@@ -292,7 +294,7 @@ class _Fields:
         if numbers.append_time.any():
             found = np.where(numbers.append_time[pieces], numbers.max_timestamps_ms[pieces], found)
         micros = np.clip(found, -TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX) * 1000
-        return pa.array(micros).view(schema.ARROW_TYPES[schema.TIMESTAMP])
+        return number_array(micros, schema.ARROW_TYPES[schema.TIMESTAMP])
 
     def timestamp_types(self) -> npt.NDArray[np.int32]:
         return self._numbers.append_time.astype(np.int32)[self._places.pieces]

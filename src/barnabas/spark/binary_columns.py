@@ -1,14 +1,32 @@
-"""Arrow's binary columns out of places in a buffer.
+"""Arrow's columns out of numpy's arrays, and binary ones out of places in a buffer.
 
 An array whose offsets alternate between a field and the gap behind it lies over the raw buffer; taking its even
 entries copies each field once, in C. Fields must come in the order of the buffer, which those of a log do.
 Always holds: a length of -1 is null. Does not know: what the bytes are.
 """
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
 from barnabas.spark.record_places import Int64s
+
+
+def number_array(numbers: "np.ndarray[Any, Any]", arrow_type: pa.DataType) -> pa.Array:
+    """A column without nulls over these numbers, which it does not copy.
+
+    `pa.array` would do, but looks for pandas first, and importing that takes a worker half a second.
+    """
+    assert numbers.flags.c_contiguous
+    return pa.Array.from_buffers(arrow_type, len(numbers), [None, pa.py_buffer(numbers)], null_count=0)
+
+
+def constant_text(text: str, count: int) -> pa.Array:
+    """A column that says the same in each row."""
+    data = text.encode()
+    bounds = np.arange(0, (count + 1) * len(data), len(data), dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(bounds), pa.py_buffer(data * count)])
 
 
 def binary_array(data: bytes, positions: Int64s, lengths: Int64s) -> pa.Array:
@@ -27,7 +45,7 @@ def binary_array(data: bytes, positions: Int64s, lengths: Int64s) -> pa.Array:
     fields_and_gaps = pa.Array.from_buffers(
         pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)], null_count=0
     )
-    found = fields_and_gaps.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+    found = fields_and_gaps.take(number_array(np.arange(0, 2 * count, 2, dtype=np.int32), pa.int32()))
     if not nulls:
         return found
     valid = pa.py_buffer(np.packbits(~is_null, bitorder="little"))

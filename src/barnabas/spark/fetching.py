@@ -19,13 +19,13 @@ from pyspark.sql.datasource import InputPartition
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import KafkaError, StaleMetadataError, error_of
 from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from barnabas.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from barnabas.spark.arrow_decoder import AbortedTransaction, BadBatch, RecordDecoder
 from barnabas.spark.brokers import Brokers, is_unknown_topic
 from barnabas.spark.connections import connections
 from barnabas.spark.read_settings import ReadConfig, read_config
-from barnabas.types import Offset, TopicPartition, Uuid
+from barnabas.types import BrokerId, Offset, TopicPartition, Uuid
 
 FETCH = "fetch"  # the purpose of the connection: large answers hold back nothing else
 FETCH_BYTES_MIN = 256 << 10
@@ -110,7 +110,7 @@ class Fetcher:
                 )
             ],
         )
-        response = await self._cluster.request(leader.node_id, request, purpose=FETCH)
+        response, records = await self._ask(leader.node_id, request)
         code = response.error_code or (response.responses[0].partitions[0].error_code if response.responses else 0)
         if code not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
             raise error_of(code, about=str(split.name))
@@ -118,7 +118,6 @@ class Fetcher:
             bounds = (await Brokers(self._cluster, config).bounds([split.name]))[split.name]
             return Piece(offset, b"", offset, bounds.earliest, bounds.latest, ())
         answer = response.responses[0].partitions[0]
-        records = b"" if answer.records is None else bytes(answer.records)
         end = answer.last_stable_offset if config.read_committed else answer.high_watermark
         if not records and offset >= end:
             # A leader that has just been elected may not know yet how far its log counts.
@@ -127,6 +126,22 @@ class Fetcher:
             AbortedTransaction(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()
         )
         return Piece(offset, records, _next_offset(records, offset), answer.log_start_offset, end, aborted)
+
+
+    async def _ask(self, node_id: BrokerId, request: FetchRequest) -> tuple[FetchResponse, bytes]:
+        """The answer, and its records, which are copied once: out of the connection's buffer as they arrive."""
+        found: list[tuple[FetchResponse, bytes]] = []
+
+        def take(response: FetchResponse) -> None:
+            partitions = response.responses[0].partitions if response.responses else []
+            records = partitions[0].records if partitions else None
+            assert records is None or isinstance(records, memoryview)
+            found.append((response, b"" if records is None else bytes(records)))
+
+        connection, versions = await self._cluster.connected(node_id, FETCH)
+        version = versions.best(FetchRequest.API_KEY)
+        await connection.request_and_handle(request, version, take, self._config.request_timeout_ms)
+        return found[0]
 
 
 def _next_offset(records: bytes, offset: Offset) -> Offset:
