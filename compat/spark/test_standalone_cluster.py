@@ -1,0 +1,50 @@
+"""The same jobs beyond one machine: a master, two workers and three brokers, each a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from client_libraries import confluent_kafka as ck
+from cluster_process import ClusterProcess
+from spark_cluster import SparkCluster
+
+JOB = Path(__file__).with_name("cluster_job.py")
+RECORDS = 60_000
+SECONDS_MAX = 120
+
+
+def fill(address: str, topic: str) -> None:
+    admin = ck.admin.AdminClient({"bootstrap.servers": address})
+    admin.create_topics([ck.admin.NewTopic(topic, 6, 3)])[topic].result(SECONDS_MAX)
+    producer = ck.Producer({"bootstrap.servers": address, "linger.ms": 20, "acks": "all"})
+    for number in range(RECORDS):
+        producer.produce(topic, b"%d" % number, partition=number % 6)
+        producer.poll(0)
+    assert producer.flush(SECONDS_MAX) == 0
+
+
+def test_batch_and_stream_with_a_broker_lost(tmp_path: Path) -> None:
+    with ClusterProcess(data=tmp_path / "brokers") as brokers, SparkCluster() as cluster:
+        fill(brokers.address, "spread")
+        command = [sys.executable, str(JOB), cluster.master, brokers.address, "spread", str(tmp_path)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        job = subprocess.Popen(command, **pipes, text=True)  # type: ignore[call-overload]
+        try:
+            expected = [RECORDS, sum(range(RECORDS))]
+            assert json.loads(job.stdout.readline()) == {"batch": expected}
+            os.kill(brokers.broker_pid(2), signal.SIGKILL)
+            job.stdin.write("go on\n")
+            job.stdin.close()
+            found = json.loads(job.stdout.readline())
+            assert found["stream"] == expected
+            assert found["daemons"] == 2, "both workers had a part in it"
+            assert job.wait(SECONDS_MAX) == 0
+        finally:
+            job.kill()
+            job.wait()
+            job.stdout.close()
