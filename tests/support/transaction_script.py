@@ -8,6 +8,7 @@ Names stand for producers; each remembers the id and epoch that it was given. Th
 says otherwise. `epoch=+1` and `pid=+1` are relative to the producer's own.
     settings NAME=VALUE…                 of TransactionSettings; version=0..2 is that of the cluster
     init PRODUCER [again] [timeout=]     with `again` it names its id and epoch (KIP-360)
+         [two-phase] [keep]              with `two-phase` somebody else ends its transactions (KIP-939)
     add PRODUCER TOPIC-PARTITION… [version=0|2]
     verify PRODUCER TOPIC-PARTITION…
     commit|abort PRODUCER [version=0|2]
@@ -141,6 +142,8 @@ class TransactionScript:
             transaction_timeout_ms=int(named.get("timeout", 60_000)),
             producer_id=producer.id,
             producer_epoch=producer.epoch,
+            enable2_pc="two-phase" in flags,
+            keep_prepared_txn="keep" in flags,
         )
 
         def show(response: Any) -> str:

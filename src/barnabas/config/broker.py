@@ -105,6 +105,12 @@ class BrokerConfig(CleanerConfig):
         "auto.create.topics.enable", True, help="Whether asking for an unknown topic makes it."
     )
     delete_topic_enable: bool = boolean("delete.topic.enable", True, help="Whether topics can be deleted.")
+    unstable_api_versions_enable: bool = boolean(
+        "unstable.api.versions.enable",
+        False,
+        internal=True,
+        help="Whether versions of APIs are served that Kafka has not released: InitProducerId 6.",
+    )
     min_insync_replicas: int = integer(
         "min.insync.replicas",
         1,

@@ -16,7 +16,7 @@ _NAMES_BY_REASON = {
         remote.log.index.file.cache.ttl.ms remote.log.manager.task.retry.backoff.max.ms
         remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter server.max.startup.time.ms
         share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.state.topic.prune.interval.ms
-        unstable.api.versions.enable unstable.feature.versions.enable
+        unstable.feature.versions.enable
     """,
     "a broker is one process with one event loop and has no such threads": """
         background.threads group.coordinator.background.threads group.coordinator.threads num.io.threads
@@ -85,9 +85,6 @@ _NAMES_BY_REASON = {
     "a broker has one data directory": """
         alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
         cordoned.log.dirs log.dir.failure.timeout.ms
-    """,
-    "two-phase commit needs a version of InitProducerId that Kafka has not released": """
-        transaction.two.phase.commit.enable
     """,
     "the buffer that it sizes does not exist here": """
         group.coordinator.cached.buffer.max.bytes offsets.load.buffer.size replica.socket.receive.buffer.bytes

@@ -32,6 +32,12 @@ class TransactionConfig(CoordinatorConfig):
         help="How often transactional ids that have been idle for too long are looked for.",
     )
 
+    transaction_two_phase_commit_enable: bool = boolean(
+        "transaction.two.phase.commit.enable",
+        False,
+        help="Whether an outside coordinator may end transactions, which then have no timeout; from InitProducerId 6 on.",
+    )
+
     # How a partition joins
     transaction_partition_verification_enable: bool = boolean(
         "transaction.partition.verification.enable",

@@ -61,11 +61,13 @@ def api(key: int) -> Api:
     return Api(ApiKey(key), *row)
 
 
-def advertised_versions(key: int) -> tuple[int, int]:
-    """The first and the last version that a broker names in ApiVersions; KeyError where Kafka has no such API."""
+def advertised_versions(key: int, *, unstable: bool = False) -> tuple[int, int]:
+    """The first and the last version that a broker names in ApiVersions; KeyError where Kafka has no such API.
+
+    `unstable` is for brokers that serve what Kafka has not released too."""
     facts = api(key)
     first = _PRODUCE_MIN_VERSION_ADVERTISED if key == ApiKey.PRODUCE else facts.min_version
-    return first, facts.max_stable_version
+    return first, facts.max_version if unstable else facts.max_stable_version
 
 
 def flexible_from(key: int) -> int:

@@ -132,11 +132,11 @@ class Route:
 
     __slots__ = ("decode", "handle", "max_version", "min_version", "name")
 
-    def __init__(self, key: ApiKey, around: Around | None) -> None:
+    def __init__(self, key: ApiKey, around: Around | None, *, unstable: bool) -> None:
         api = apis.api(key)
         self.name = key.name
         self.min_version = api.min_version
-        self.max_version = api.max_stable_version
+        self.max_version = api.max_version if unstable else api.max_stable_version
         self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = apis.request_class(key).decode
         self.handle: Handler = importlib.import_module(f"barnabas.server.handlers.{HANDLERS[key]}").handle
         if key in FORWARDED:
@@ -229,7 +229,7 @@ class Dispatcher:
             raise DecodeError(f"API key {api_key} is unknown") from None
         if key not in served_on(self._listener):
             raise DecodeError(f"{key.name} is not served on a listener for {self._listener.value}")
-        route = self._routes[key] = Route(key, self._around)
+        route = self._routes[key] = Route(key, self._around, unstable=self._broker.config.unstable_api_versions_enable)
         return route
 
     def _unsupported_api_versions(self, correlation_id: int, client_id: str | None, socket: Socket) -> Reply:

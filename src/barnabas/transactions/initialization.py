@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.coordination.outcome import Moment, Outcome, Pending, Producer, answer
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.state import AT_REST, PREPARED
-from barnabas.transactions.transaction import PRODUCER_EPOCH_MAX, Transaction
+from barnabas.transactions.transaction import PRODUCER_EPOCH_MAX, TWO_PHASE_TIMEOUT_MS, Transaction
 from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ class _Epochs(NamedTuple):
 def decide(shard: TransactionShard, request: InitProducerIdRequest, pending: Pending, now: Moment) -> Outcome:
     transactional_id = request.transactional_id
     assert transactional_id
-    timeout_ms = request.transaction_timeout_ms
-    if not 0 < timeout_ms <= shard.surroundings.settings.timeout_ms_max:
-        return answer(pending, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    timeout_ms = _timeout_ms(request, shard.surroundings.settings)
+    if isinstance(timeout_ms, ErrorCode):
+        return answer(pending, timeout_ms)
     known = shard.transactions.get(transactional_id)
     if known is None:
         return _create(shard, transactional_id, timeout_ms, pending, now)
@@ -48,6 +49,18 @@ def decide(shard: TransactionShard, request: InitProducerIdRequest, pending: Pen
         fenced = known.fenced(server_version=shard.surroundings.transaction_version, now_ms=now.wall_ms)
         return shard.step(fenced, pending, ErrorCode.CONCURRENT_TRANSACTIONS)
     return _raise(shard, known, expected, timeout_ms, pending, now)
+
+
+def _timeout_ms(request: InitProducerIdRequest, settings: TransactionSettings) -> int | ErrorCode:
+    """None at all, whatever is asked for, where an outside coordinator ends the transaction (KIP-939)."""
+    if request.enable2_pc and not settings.has_two_phases:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if request.keep_prepared_txn:
+        return ErrorCode.UNSUPPORTED_VERSION  # as Kafka, which has the word and nothing behind it
+    if request.enable2_pc:
+        return TWO_PHASE_TIMEOUT_MS
+    timeout_ms = request.transaction_timeout_ms
+    return timeout_ms if 0 < timeout_ms <= settings.timeout_ms_max else ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
 def _create(shard: TransactionShard, transactional_id: str, timeout_ms: int, pending: Pending, now: Moment) -> Outcome:

@@ -217,7 +217,9 @@ def test_blocks_of_producer_ids_and_directories() -> None:
 def test_clients_are_not_told_of_what_only_controllers_serve_nor_served() -> None:
     for_controllers = [key for key in HANDLERS if not api(key).on_broker]
     assert ApiKey.BROKER_HEARTBEAT in for_controllers
-    assert not {each.api_key for each in api_versions.served(ListenerKind.BROKERS)} & set(for_controllers)
+    assert not {each.api_key for each in api_versions.served(ListenerKind.BROKERS, unstable=False)} & set(
+        for_controllers
+    )
     dispatcher = Dispatcher(None, ListenerKind.BROKERS)  # type: ignore[arg-type]
     for key in for_controllers:
         with pytest.raises(DecodeError):

@@ -38,7 +38,7 @@ def handle(broker: Broker, context: RequestContext, request: ApiVersionsRequest)
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     image = broker.controller.image
     return ApiVersionsResponse(
-        api_keys=served(context.listener),
+        api_keys=served(context.listener, unstable=broker.config.unstable_api_versions_enable),
         supported_features=[
             SupportedFeatureKey(name=feature.name, min_version=feature.min_version, max_version=feature.max_version)
             for feature in features.SUPPORTED
@@ -65,8 +65,8 @@ def unsupported_version() -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
 
 
-def served(listener: ListenerKind) -> list[ApiVersion]:
+def served(listener: ListenerKind, *, unstable: bool) -> list[ApiVersion]:
     """There is no receiver of client metrics here, so the APIs for them are not named."""
     keys = [key for key in served_on(listener) if key not in apis.ADVERTISED_WITH_TELEMETRY_ONLY]
-    ranges = ((key, *apis.advertised_versions(key)) for key in keys)
+    ranges = ((key, *apis.advertised_versions(key, unstable=unstable)) for key in keys)
     return [ApiVersion(api_key=key, min_version=lowest, max_version=highest) for key, lowest, highest in ranges]

@@ -1,5 +1,6 @@
 """InitProducerId, versions 0 to 5: an id for an idempotent producer, whose epoch is 0; for a transactional one the id
-that belongs to its transactional id, with an epoch that fences all who had it before.
+that belongs to its transactional id, with an epoch that fences all who had it before. Version 6, which Kafka has not
+released, where `unstable.api.versions.enable` is set: transactions that an outside coordinator ends (KIP-939).
 
 Differs from Kafka: a broker that has just started never answers COORDINATOR_LOAD_IN_PROGRESS for want of ids, the
 client waits the few milliseconds instead.
