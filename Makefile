@@ -6,7 +6,7 @@ PORT ?= 9092
 DATA ?= data
 
 .DEFAULT_GOAL := help
-.PHONY: help install up demo test lint format generate lock bench bench-spark chaos compat fuzz clean
+.PHONY: help install up demo test lint format generate lock bench bench-spark chaos chaos-spark compat fuzz clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -61,6 +61,9 @@ bench-spark: install  ## measure the Spark data source, beside Spark's own Kafka
 
 chaos: install  ## break three brokers in every way, with real clients, and write tests/chaos.md
 	$(BIN)/python tests/chaos/run.py
+
+chaos-spark: install  ## kill Spark's driver at every point of a commit, and brokers beside it
+	BARNABAS_CHAOS_SPARK=1 $(BIN)/python -m pytest -n 0 tests/spark/test_driver_killed.py
 
 compat: install  ## run the suites of other projects against Barnabas
 	compat/run
