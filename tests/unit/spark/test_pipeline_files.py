@@ -86,6 +86,8 @@ def test_the_reason_is_what_python_said() -> None:
     text = "[STREAM_FAILED] Query x\nTraceback\n  File 'x', line 1\nValueError: it is broken\n\tat org.apache.X"
     assert reason_of(RuntimeError(text)) == "ValueError: it is broken"
     assert reason_of(RuntimeError("no way")) == "no way"
+    java = "An error occurred while calling o1.save.\n: org.apache.spark.SparkException: Python worker failed\n\tat x"
+    assert reason_of(RuntimeError(java)) == "SparkException: Python worker failed"
     late = "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back. SQLSTATE: X"
     assert reason_of(RuntimeError(late + "\n=== Streaming Query ===\nThread State: RUNNABLE")) == (
         "Python worker failed to connect back."

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.pipelines.model import EachBatch, Flow, Polling, Run, TopicSink
@@ -41,7 +42,8 @@ def jdbc_in(
     def poll(run: Run) -> int:
         from pyspark.sql import functions as F
 
-        query_id = f"{url} {table} {column}"
+        # The place is kept in the cluster for all to see, and a URL may hold a password.
+        query_id = sha256(f"{url} {table} {column}".encode()).hexdigest()
         last = _last_batch(run, name, query_id)
         wanted = f"(SELECT * FROM {table} WHERE {column} > {last} ORDER BY {column} LIMIT {rows_per_poll}) AS fresh"
         reader = run.spark.read.format("jdbc").options(**(options or {}), url=url, dbtable=wanted)

@@ -32,6 +32,7 @@ STARTS_AGAIN_MAX = 10
 DEAD_LETTER_SUFFIX = ".dead-letter"
 REASON_CHARACTERS_MAX = 400
 _PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Failed|Transactions|Rows|Fenced|Lost): ")
+_RAISED = re.compile(r"^: (?:[\w.]+\.)?(\w+: .*)$", re.MULTILINE)  # as py4j tells what Java said
 _ENDED = re.compile(r"terminated with exception: (.*?)(?: SQLSTATE|$)", re.MULTILINE)
 
 
@@ -190,7 +191,7 @@ class RunningPoll:
         try:
             while not self._stop.is_set():
                 began = time.monotonic()
-                moved = self._polling.poll(self._context)
+                moved = self._poll()
                 self._seconds = time.monotonic() - began
                 self._rows += moved
                 self._polls += 1
@@ -200,6 +201,15 @@ class RunningPoll:
                     self._stop.wait(POLL_SECONDS)
         except Exception as error:  # told by whoever watches
             self._failure = reason_of(error)
+
+    def _poll(self) -> int:
+        for _ in range(STARTS_AGAIN_MAX):
+            try:
+                return self._polling.poll(self._context)
+            except Exception as error:
+                if not any(words in reason_of(error) for words in LATE_WORKER):
+                    raise
+        return self._polling.poll(self._context)
 
     def wait_until_at_work(self, stop: threading.Event) -> None:
         """It is from the start."""
@@ -303,5 +313,7 @@ def reason_of(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if _PYTHON_ERROR.match(line)]
     ended = _ENDED.search(str(error))
-    found = told[-1] if told else ended.group(1) if ended else (lines or [repr(error)])[0]
+    raised = _RAISED.search(str(error))
+    found = told[-1] if told else (ended or raised or [None, (lines or [repr(error)])[0]])[1]
+    assert found is not None
     return found[:REASON_CHARACTERS_MAX]
