@@ -395,4 +395,8 @@ class Fetcher:
         clock = self._cluster.runtime.clock
         pause_ms = self._cluster.pause_ms(0)
         state.retry_at_ms = clock.monotonic_ms() + pause_ms
-        clock.call_later(pause_ms + 1, self.wake)
+        clock.call_later(pause_ms + 1, self._again)
+
+    def _again(self) -> None:
+        self._on_reset()  # perhaps its position has to be checked by now
+        self.wake()
