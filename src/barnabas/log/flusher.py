@@ -2,16 +2,15 @@
 
 Always holds: the recovery point rises only after a sync that covers it, and falls with a truncation; a sync that began
 before the truncation counts for nothing. The owner of the log notes changes; `flush` may run on another thread.
-What `flush` takes away is popped one by one, what it finished is published in one assignment, and changes are counted,
-so that one made during a sync stays to be done. Only the file of the leader epochs needs a lock, because a truncation
-writes it too: whoever writes last must write what is true by then.
+No lock is needed: what `flush` takes away is popped one by one, what it finished is published in one assignment, and
+changes are counted, so that one made during a sync stays to be done. The file of the leader epochs is written by
+truncations too: whoever finds that there was news while it wrote has perhaps replaced them, and writes once more.
 A sync that failed is not repeated: the system may have dropped what it could not write, and would then report success.
 Does not know: when a flush is due.
 """
 
 import errno
 from collections.abc import Iterable
-from threading import Lock
 
 from barnabas.log.leader_epochs import LEADER_EPOCH_FILE_NAME
 from barnabas.log.segments import Segments
@@ -28,7 +27,6 @@ class Flusher:
         "_directory_changes_done",
         "_disk",
         "_epochs",
-        "_epochs_lock",
         "_epochs_written",
         "_floor",
         "_is_named",
@@ -49,7 +47,6 @@ class Flusher:
         self._directory_changes_done = 0
         self._is_named = True  # the directory itself is on the platter, in the one above it
         self._epochs = self._epochs_written = b""  # what the file should hold, where that is known to differ
-        self._epochs_lock = Lock()
         self.has_failed = False  # once true, only recovery can tell what is on the platter
 
     @property
@@ -139,15 +136,16 @@ class Flusher:
 
     def write_epochs(self) -> None:
         """And syncs the directory with them."""
-        with self._epochs_lock:
-            directory_changes, epochs = self._directory_changes, self._epochs
-            if self._epochs_written is epochs:
-                return
+        if self._epochs_written is self._epochs:
+            return
+        written = None
+        while written is not self._epochs:
+            directory_changes, written = self._directory_changes, self._epochs
             try:
-                self._disk.write_atomically(f"{self._directory}/{LEADER_EPOCH_FILE_NAME}", epochs)
+                self._disk.write_atomically(f"{self._directory}/{LEADER_EPOCH_FILE_NAME}", written)
             except OSError as error:
                 self.has_failed = self.has_failed or error.errno not in FULL
                 raise
-            self._epochs_written = epochs
+            self._epochs_written = written
             if self._is_named:
                 self._directory_changes_done = max(self._directory_changes_done, directory_changes)

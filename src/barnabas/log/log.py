@@ -118,10 +118,11 @@ class Log:
         log_start_offset: Offset = 0,
         clean_shutdown: bool = False,
         topic_id: Uuid | None = None,
+        is_identified: bool = False,
         open_segments: OpenSegments | None = None,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
     ) -> "Log":
-        """Takes up what is on the disk, or begins a log where nothing is."""
+        """Takes up what is on the disk, or begins a log where nothing is. `is_identified`: the topic id is there."""
         request = LoadRequest(
             disk=disk,
             directory=directory,
@@ -136,8 +137,8 @@ class Log:
         pool = open_segments if open_segments is not None else OpenSegments()
         log = cls(disk, directory, config, loaded, now_ms, pool, producer_id_expiration_ms)
         for segment in loaded.recovered:
-            log._flusher.finished(segment.paths())
-        has_new_id = topic_id is not None and keep_topic_id(disk, directory, topic_id)
+            log._flusher.finished([*segment.paths(), loaded.snapshots.path(segment.base_offset)])
+        has_new_id = topic_id is not None and not is_identified and keep_topic_id(disk, directory, topic_id)
         if has_new_id or not clean_shutdown or log.log_end_offset == log.log_start_offset:  # it may not be synced
             if topic_id is not None:
                 log._flusher.finished([f"{directory}/{PARTITION_METADATA_FILE_NAME}"])
@@ -384,8 +385,13 @@ class Log:
             self._segments.delete_one(len(self._segments) - 2, now_ms + self.config.file_delete_delay_ms)
         else:
             self._flusher.finished(active.paths())
-        self._snapshots.take(base_offset, self.producers)
+        self._take_snapshot(base_offset)
         return segment
+
+    def _take_snapshot(self, offset: Offset) -> None:
+        if self._snapshots.take(offset, self.producers):
+            self._flusher.finished([self._snapshots.path(offset)])
+            self._flusher.directory_changed()
 
     # Reading
 
@@ -558,9 +564,7 @@ class Log:
 
         After an OSError of a sync the log takes nothing more until it is opened anew.
         """
-        reached = self.log_end_offset
-        if end_offset is not None:
-            reached = min(reached, end_offset)
+        reached = self.log_end_offset if end_offset is None else min(end_offset, self.log_end_offset)
         self._flusher.flush(self._segments, reached)
         if now_ms is not None:
             self._last_flush_ms = now_ms
@@ -578,9 +582,7 @@ class Log:
         if not is_untouched and not self._is_stopped():
             active.finish()
             self._flusher.finished(active.paths())
-            self._snapshots.take(self.log_end_offset, self.producers)
-            self._flusher.finished([self._snapshots.path(self.log_end_offset)])  # a roll may have written it, unsynced
-            self._flusher.directory_changed()
+            self._take_snapshot(self.log_end_offset)
             self.flush()
         self._segments.release()
 

@@ -29,6 +29,7 @@ class MappedIndex:
         "base_offset",
         "entry_bytes",
         "entry_count",
+        "is_missing",
         "path",
         "size_bytes_max",
     )
@@ -40,6 +41,7 @@ class MappedIndex:
         self.entry_bytes = entry_bytes
         self.size_bytes_max = size_bytes_max - size_bytes_max % entry_bytes
         self.entry_count = -1  # not known before the first look at the file
+        self.is_missing = False  # there was none at the first look
         self._mapped: MappedFile | None = None
         self._view = _NO_VIEW
         self._writable = False  # whether the map reaches beyond the entries
@@ -62,7 +64,11 @@ class MappedIndex:
         """Finds how many entries the file has, from its size alone. A missing file is for the caller to notice."""
         if self.entry_count >= 0:
             return
-        size = self._disk.size(self.path) if self._disk.exists(self.path) else 0
+        try:
+            size = self._disk.size(self.path)
+        except FileNotFoundError:
+            size = 0
+            self.is_missing = True
         if size % self.entry_bytes:
             raise CorruptIndex(f"{self.path}: {size} bytes is not a multiple of {self.entry_bytes}")
         self.entry_count = size // self.entry_bytes
@@ -133,9 +139,22 @@ class MappedIndex:
             self._writable = False
             self._reserved_bytes = 0
 
-    def reset(self) -> None:
-        """Back to no entries at all, whatever the file holds: the beginning of a rebuild."""
+    def reset(self, *, in_place: bool = False) -> None:
+        """Back to no entries at all, whatever the file holds: the beginning of a rebuild.
+
+        `in_place` only clears a small file, for whoever has thousands of them: to give back the room of one file, and
+        take it again, costs a file system more than all the rest. `trim` must follow before the file is trusted again.
+        """
         self.release()
-        if self._disk.exists(self.path):
-            self._disk.remove(self.path)
         self.entry_count = 0
+        self.is_missing = False
+        try:
+            size = self._disk.size(self.path)
+        except FileNotFoundError:
+            return
+        if not in_place or size > PAGE_BYTES:
+            self._disk.remove(self.path)
+        elif size:
+            file = self._disk.open(self.path)
+            file.write(0, bytes(size))
+            file.close()

@@ -81,8 +81,12 @@ def new_segment(disk: Disk, directory: str, base_offset: Offset, config: TopicCo
 
 def load(request: LoadRequest) -> LoadedLog:
     disk, directory = request.disk, request.directory
-    disk.make_directories(directory)
-    names = finish_swaps(disk, directory, disk.list_directory(directory))
+    try:
+        names = disk.list_directory(directory)
+    except FileNotFoundError:
+        disk.make_directories(directory)
+        names = []
+    names = finish_swaps(disk, directory, names)
     names = remove_remains(disk, directory, names)
     segments = open_segments(request, names)
     leader_epochs = load_leader_epochs(disk, directory)
@@ -121,11 +125,9 @@ def load(request: LoadRequest) -> LoadedLog:
 def read_topic_id(disk: Disk, directory: str) -> Uuid | None:
     """The topic that these files belong to, as they say themselves; None where they do not, or not any more."""
     path = f"{directory}/{PARTITION_METADATA_FILE_NAME}"
-    if not disk.exists(path):
-        return None
     try:
         return decode_partition_metadata(disk.read_bytes(path), path)
-    except CheckpointError:
+    except (FileNotFoundError, CheckpointError):
         return None
 
 
@@ -168,11 +170,9 @@ def open_segments(request: LoadRequest, names: list[str]) -> list[Segment]:
 def load_leader_epochs(disk: Disk, directory: str) -> LeaderEpochs:
     """None of them where the file is missing, empty or broken."""
     path = f"{directory}/{LEADER_EPOCH_FILE_NAME}"
-    if not disk.exists(path):
-        return LeaderEpochs()
     try:
         return LeaderEpochs.decode(disk.read_bytes(path), path)
-    except CheckpointError:
+    except (FileNotFoundError, CheckpointError):
         return LeaderEpochs()
 
 
@@ -232,7 +232,7 @@ def check_segment(segment: Segment, leader_epochs: LeaderEpochs) -> tuple[Offset
     offset_max = end_offset + RELATIVE_OFFSET_MAX
     latest_epoch = leader_epochs.latest_epoch
     has_producers = False
-    segment.reset_indexes()
+    segment.reset_indexes(in_place=True)
     segment.size_bytes = 0
     for position, header, view in batches_from(segment.file(), 0, size_bytes):
         base_offset, batch_length, leader_epoch, _, _, _, last_offset_delta, _, max_timestamp_ms, producer_id = header[

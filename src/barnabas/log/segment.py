@@ -251,8 +251,11 @@ class Segment:
         """The offset after the last record, found from the last index entry on."""
         if self.size_bytes == 0:
             return self.base_offset
-        self._check_indexes()
         index = self.offset_index
+        try:
+            index.check(self.size_bytes)  # the other one when it is needed
+        except CorruptIndex:
+            self._check_indexes()
         start = index.entry(index.entry_count - 1)[1] if index.entry_count else 0
         end_offset = self.base_offset
         for _, header in headers_from(self.file(), start, self.size_bytes):
@@ -267,12 +270,11 @@ class Segment:
             return
         self._indexes_sound = True
         try:
-            if self.size_bytes:
-                for path in (self.offset_index.path, self.time_index.path):
-                    if not self._disk.exists(path):
-                        raise CorruptIndex(f"{path}: missing")
             self.offset_index.check(self.size_bytes)
             self.time_index.check()
+            for index in (self.offset_index, self.time_index):
+                if self.size_bytes and index.is_missing:
+                    raise CorruptIndex(f"{index.path}: missing")
         except CorruptIndex:
             self.rebuild_indexes()
 
@@ -294,10 +296,10 @@ class Segment:
             self.appended(position, header.size_bytes, header.base_offset, header.last_offset, header.max_timestamp_ms)
         assert self.size_bytes == size_bytes
 
-    def reset_indexes(self) -> None:
-        """Before every batch is counted again by `appended`."""
-        self.offset_index.reset()
-        self.time_index.reset()
+    def reset_indexes(self, *, in_place: bool = False) -> None:
+        """Before every batch is counted again by `appended`. `in_place`, where `finish` is certain to follow."""
+        self.offset_index.reset(in_place=in_place)
+        self.time_index.reset(in_place=in_place)
         self._indexes_sound = True
         self._latest = TimeEntry(NO_TIMESTAMP_MS, self.base_offset)
         self._bytes_since_entry = 0

@@ -87,8 +87,8 @@ class TimeIndex(MappedIndex):
             self.keep_entries(count)
         self._last = None
 
-    def reset(self) -> None:
-        super().reset()
+    def reset(self, *, in_place: bool = False) -> None:
+        super().reset(in_place=in_place)
         self._last = None
 
     def check(self) -> None:

@@ -121,9 +121,12 @@ class LogDirectory:
         """Opens the partition's log, or makes it; recovers it first where the last end was not a clean one."""
         disk = self._runtime.disk
         directory = self._file(name.directory_name)
-        if self._is_stray(directory, topic_id):
+        exists = disk.exists(directory)
+        known_id = read_topic_id(disk, directory) if exists else None
+        if exists and self._is_stray(directory, known_id, topic_id):
             self._set_aside(name.directory_name, STRAY_SUFFIX)  # a topic of the same name that was deleted meanwhile
-        if not disk.exists(directory):
+            exists, known_id = False, None
+        if not exists:
             self._forget_offsets(name)
             disk.make_directories(directory)
         log = Log.open(
@@ -135,6 +138,7 @@ class LogDirectory:
             log_start_offset=self._log_start_offsets.get(name, 0),
             clean_shutdown=self.was_clean,
             topic_id=topic_id,
+            is_identified=known_id is not None,
             open_segments=self._open_segments,
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
@@ -242,18 +246,15 @@ class LogDirectory:
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
 
-    def _is_stray(self, directory: str, topic_id: Uuid) -> bool:
+    def _is_stray(self, directory: str, known_id: Uuid | None, topic_id: Uuid) -> bool:
         """Whether another topic lies there.
 
         The id is synced with the first records. So records without one were not synced, nobody counts on them, and they
         may belong to a topic of that name which is gone.
         """
+        if known_id is not None:
+            return known_id != topic_id
         disk = self._runtime.disk
-        if not disk.exists(directory):
-            return False
-        known = read_topic_id(disk, directory)
-        if known is not None:
-            return known != topic_id
         entries = disk.list_directory(directory)
         return any(entry.endswith(LOG_SUFFIX) and disk.size(f"{directory}/{entry}") > 0 for entry in entries)
 

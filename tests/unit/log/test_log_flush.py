@@ -120,6 +120,7 @@ def test_a_failed_sync_promises_nothing_and_ends_the_writing(nth: int) -> None:
         with pytest.raises(OSError, match="opened anew"):
             use()  # type: ignore[operator]
     assert [record.offset for record in read_all(log)] == list(range(6))
+    disk = disk.kill()
     again = Log.open(disk, DIRECTORY, log.config, NOW_MS, recovery_point=log.recovery_point)
     assert append(again).base_offset == 6
     again.flush()
@@ -204,25 +205,28 @@ def test_a_truncation_during_a_flush_wins() -> None:
 
 
 class InterruptedDisk(MemoryDisk):
-    """Holds the first one to replace the file of the leader epochs until `go_on`, and tells when the second one has."""
+    """The first one to replace the file of the leader epochs does so only when the second one has, and is not done."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.replacements = 0
         self.is_held = threading.Event()
         self.go_on = threading.Event()
-        self.is_written = threading.Event()
+        self.is_flushed = threading.Event()
 
     def write_atomically(self, path: str, data: Buffer) -> None:
         if not path.endswith(LEADER_EPOCH_FILE_NAME):
             super().write_atomically(path, data)
-        elif not self.is_held.is_set():
+            return
+        self.replacements += 1
+        number = self.replacements
+        if number == 1:
             self.is_held.set()
             assert self.go_on.wait(30)
-            super().write_atomically(path, data)
-        else:
-            super().write_atomically(path, data)
-            self.go_on.set()  # the second one has its name, and the first one comes after it
-            self.is_written.wait(30)
+        super().write_atomically(path, data)
+        if number == 2:
+            self.go_on.set()
+            assert self.is_flushed.wait(30)
 
 
 def test_what_a_truncation_says_of_epochs_is_the_last_word() -> None:
@@ -234,16 +238,13 @@ def test_what_a_truncation_says_of_epochs_is_the_last_word() -> None:
 
     def flush() -> None:
         log.flush()
-        disk.is_written.set()
+        disk.is_flushed.set()
 
     thread = threading.Thread(target=flush)
     thread.start()
     assert disk.is_held.wait(30)
-    watchdog = threading.Timer(0.2, disk.go_on.set)  # where the truncation waits for the sync, as it must
-    watchdog.start()
     log.truncate_to(5, NOW_MS)
     thread.join(30)
-    watchdog.join()
     log.close()
     written = LeaderEpochs.decode(disk.read_bytes(f"{DIRECTORY}/{LEADER_EPOCH_FILE_NAME}"), "test")
     assert written.entries == log.leader_epochs.entries == [(1, 0)]

@@ -151,7 +151,7 @@ def test_a_truncation_that_fails_half_way_takes_no_more_appends(kind: str, nth: 
     else:
         assert not log.is_offline
     disk.heal()
-    again = Log.open(disk, DIRECTORY, log.config, NOW_MS)
+    again = Log.open(disk.kill(), DIRECTORY, log.config, NOW_MS)
     assert again.log_end_offset >= 12
     again.truncate_to(12, NOW_MS)
     assert [record.offset for record in read_all(again)] == list(range(12))

@@ -95,3 +95,17 @@ def test_check_finds_what_cannot_be(content: bytes) -> None:
     disk.open(PATH).write(0, content)
     with pytest.raises(CorruptIndex):
         TimeIndex(disk, PATH, 100, 1200).check()
+
+
+def test_a_small_one_is_cleared_in_place_and_is_right_again_once_it_is_trimmed() -> None:
+    disk = MemoryDisk()
+    filled(3, disk).trim()
+    index = TimeIndex(disk, PATH, 100, 1200)
+    index.reset(in_place=True)
+    assert disk.read_bytes(PATH) == bytes(36)
+    assert index.last() == TimeEntry(-1, 100)
+    index.append(5000, 130)
+    index.trim()
+    assert disk.read_bytes(PATH) == bytes.fromhex("0000000000001388 0000001e")
+    index.reset()
+    assert not disk.exists(PATH)
