@@ -7,6 +7,7 @@ so the same class runs on a machine, in memory, and in a simulation.
 import asyncio
 import logging
 from collections.abc import Iterable
+from functools import partial
 
 from barnabas.config.broker import BrokerConfig, effective
 from barnabas.config.endpoints import Endpoint as ListenerAddress
@@ -43,6 +44,7 @@ from barnabas.types import BrokerId
 logger = logging.getLogger(__name__)
 
 SECURITY_PROTOCOL_PLAINTEXT = 0
+LOGS_CLOSED_AT_ONCE = 16  # as many as are offloaded at once
 # What is said to other brokers where they listen for brokers; all else is said to voters.
 TO_BROKERS = ("replica-fetch", "transactions", "transaction-markers")
 
@@ -177,7 +179,7 @@ class Broker:
         logs = self.partitions.logs()
         for partition in self.partitions:
             partition.close()
-        all_closed = await self.runtime.offload(lambda: close_all(logs.values()))
+        all_closed = await self._close_logs(list(logs.values()))
         try:
             self.directory.write_checkpoints(logs)
             self.directory.write_high_watermarks(logs)
@@ -187,6 +189,11 @@ class Broker:
         clean = all_closed and not self.failed.done()
         self.directory.close(clean=clean, broker_epoch=self.lifecycle.epoch)
         logger.info("node %d stopped", self.node_id)
+
+    async def _close_logs(self, logs: list[Log]) -> bool:
+        """Side by side: nearly all of it is waiting for the disk."""
+        parts = [logs[number::LOGS_CLOSED_AT_ONCE] for number in range(min(LOGS_CLOSED_AT_ONCE, len(logs)))]
+        return all(await asyncio.gather(*(self.runtime.offload(partial(close_all, part)) for part in parts)))
 
     def advertised(self, context: RequestContext) -> Address:
         """The address that a client is told: as set for the listener that it dialled, or else what it dialled."""
