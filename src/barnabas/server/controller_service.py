@@ -51,6 +51,7 @@ Commit = asyncio.Future[Exception | None]  # None once committed, else why it is
 
 DIAL_PAUSES_MS = (0, 10, 50)  # more than once: a dying process may close its listeners last
 DIAL_SECONDS_MAX = 1.0  # a broker whose connection broke is fenced before that anyway
+INHERITED_RECORDS_MIN = 100  # below, comparing two images takes longer than applying records
 PENDING_SECONDS_MAX = 0.5  # for decisions under way when it stops; where the other voters are gone they never end
 
 
@@ -93,6 +94,8 @@ class ControllerService:
         self.incarnation_id = new_uuid(runtime.random)
         self.own = own
         self._head: MetadataImage | None = None  # while this node leads: `image`, and what is pending upon it
+        # The first head of a leader, and the bytes of the log that made it of `image`, until it is committed.
+        self._inherited: tuple[MetadataImage, int] | None = None
         self._pending: deque[Pending] = deque()  # in the order of the log
         self._on_change = on_change
         self._on_failure = on_failure
@@ -158,9 +161,11 @@ class ControllerService:
         """The log, committed or not, is what this leader builds upon."""
         builder = ImageBuilder(self.image)
         offset, leader_epoch, timestamp_ms = self.image.offset, self.image.leader_epoch, self.image.timestamp_ms
+        size_bytes = 0
         for header, records in self._log.batches(self.image.offset + 1, self._log.end_offset):
             for record in records:
                 builder.apply(record)
+            size_bytes += header.size_bytes
             offset, leader_epoch, timestamp_ms = header.last_offset, header.leader_epoch, header.max_timestamp_ms
         self._head, _ = builder.build(offset=offset, leader_epoch=leader_epoch, timestamp_ms=timestamp_ms)
         if builder.transaction_open:
@@ -169,6 +174,8 @@ class ControllerService:
             # Its leader went away in the middle of it. The image never saw its records, the log must say so.
             end_offset = self.quorum.append([AbortTransactionRecord(reason="the leader that began it is gone")])
             self._head = self._head._replace(offset=end_offset - 1)
+        else:
+            self._inherited = (self._head, size_bytes)
         if not self._head.features:
             self._append(bootstrap.records(self._config))
         registered = self._head.controllers.get(self.node_id)
@@ -203,7 +210,7 @@ class ControllerService:
         return False
 
     def _cease(self) -> None:
-        self._head = None
+        self._head = self._inherited = None
         self.sessions_watch.end()
         self._fail_pending(NotController("another node may decide now; what was asked may have been done or not"))
 
@@ -211,6 +218,7 @@ class ControllerService:
         """On every node: what was committed is read from the log and told."""
         if self.image.offset + 1 < self._log.start_offset:
             self._load_snapshot()
+        self._commit_inherited(high_watermark)
         builder = ImageBuilder(self.image)
         offset, leader_epoch, timestamp_ms = -1, -1, -1
         size_bytes = 0
@@ -225,6 +233,16 @@ class ControllerService:
             self.snapshots.applied(self.image, size_bytes)
         while self._pending and self._pending[0].end_offset <= high_watermark:
             self._pending.popleft().committed.set_result(None)
+
+    def _commit_inherited(self, high_watermark: Offset) -> None:
+        """What a new leader has read once need not be read and applied again: after a start that is the whole log."""
+        if self._inherited is None or self._inherited[0].offset >= high_watermark:
+            return
+        (inherited, size_bytes), self._inherited = self._inherited, None
+        if inherited.offset - self.image.offset >= INHERITED_RECORDS_MIN:
+            before, self.image = self.image, inherited
+            self._on_change(diff(before, inherited), inherited)
+            self.snapshots.applied(inherited, size_bytes)
 
     def _load_snapshot(self) -> None:
         """The latest one takes the place of all that was before it, if there is any that this node has not seen."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from random import Random
 from typing import Any
 
@@ -20,9 +20,10 @@ from barnabas.protocol.messages.config_record import ConfigRecord
 from barnabas.protocol.messages.partition_record import PartitionRecord
 from barnabas.protocol.messages.topic_record import TopicRecord
 from barnabas.protocol.metadata_records import decode_record
-from barnabas.protocol.record_batch import decode_records, read_header
+from barnabas.protocol.record_batch import BatchHeader, decode_records, read_header
 from barnabas.runtime.memory_disk import MemoryDisk
-from barnabas.server.metadata_log import MetadataUnavailable
+from barnabas.server.controller_service import INHERITED_RECORDS_MIN
+from barnabas.server.metadata_log import MetadataLog, MetadataUnavailable
 from barnabas.simulation.disk import SimulatedDisk, Survival
 
 LOG = f"{DIRECTORY}/__cluster_metadata-0/00000000000000000000.log"
@@ -114,6 +115,33 @@ def test_quorum_state_names_the_leader_and_its_epoch() -> None:
         controller = await Controller(MemoryDisk()).start()
         state = decode_quorum_state(controller.disk.read_bytes(f"{DIRECTORY}/__cluster_metadata-0/quorum-state"))
         assert (state.leader_id, state.leader_epoch, state.voters, state.version) == (1, 1, (1,), 0)
+
+    run(test)
+
+
+def test_a_restart_reads_a_long_log_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader read it to know what it builds upon, and once more when that was committed."""
+    read: list[int] = []
+    read_batches = MetadataLog.batches
+
+    def watched(self: MetadataLog, start: int, end: int) -> Iterator[tuple[BatchHeader, list[Message]]]:
+        for header, records in read_batches(self, start, end):
+            read.append(len(records))
+            yield header, records
+
+    async def test() -> None:
+        disk = MemoryDisk()
+        first = await Controller(disk).start()
+        for number in range(INHERITED_RECORDS_MIN):
+            await first.service.submit(create(f"t{number}"))
+        await first.service.stop()
+        monkeypatch.setattr(MetadataLog, "batches", watched)
+        second = await Controller(disk).start()
+        count = first.image.offset
+        assert count <= sum(read) < count + 2 * INHERITED_RECORDS_MIN  # and what the start itself has written
+        assert list(second.image.topics_by_name) == list(first.image.topics_by_name)
+        told = [topic.topic.name for delta, _image in second.changes for topic in delta.topics_changed]
+        assert sorted(set(told)) == sorted(first.image.topics_by_name)
 
     run(test)
 
