@@ -134,6 +134,7 @@ class ClusterView:
 
     brokers: dict[BrokerId, Address] = field(default_factory=dict)
     leaders: dict[tuple[Uuid, int], Leader] = field(default_factory=dict)
+    epochs: dict[tuple[Uuid, int], int] = field(default_factory=dict)  # the newest leader's that was ever heard of
     names: dict[str, Uuid] = field(default_factory=dict)
     partition_counts: dict[Uuid, int] = field(default_factory=dict)
 
@@ -214,9 +215,11 @@ class Client:
             view.names[topic.name] = topic.topic_id
             view.partition_counts[topic.topic_id] = len(topic.partitions)
             for partition in topic.partitions:
-                if partition.leader_id >= 0:
-                    leader = Leader(partition.leader_id, partition.leader_epoch)
-                    view.leaders[topic.topic_id, partition.partition_index] = leader
+                key = (topic.topic_id, partition.partition_index)
+                # As real clients do (KIP-320): a broker that is cut off tells of leaders that are none any more.
+                if partition.leader_id >= 0 and partition.leader_epoch >= view.epochs.get(key, 0):
+                    view.leaders[key] = Leader(partition.leader_id, partition.leader_epoch)
+                    view.epochs[key] = partition.leader_epoch
 
     async def leader_connection(self, topic: str, topic_id: Uuid, partition: int) -> ClientConnection:
         """To the leader as far as is known, asking anew where it is not."""
