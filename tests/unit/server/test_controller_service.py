@@ -137,8 +137,7 @@ def test_a_restart_reads_a_long_log_once(monkeypatch: pytest.MonkeyPatch) -> Non
         await first.service.stop()
         monkeypatch.setattr(MetadataLog, "batches", watched)
         second = await Controller(disk).start()
-        count = first.image.offset
-        assert count <= sum(read) < count + 2 * INHERITED_RECORDS_MIN  # and what the start itself has written
+        assert first.image.offset < sum(read) <= second.image.offset + 1
         assert list(second.image.topics_by_name) == list(first.image.topics_by_name)
         told = [topic.topic.name for delta, _image in second.changes for topic in delta.topics_changed]
         assert sorted(set(told)) == sorted(first.image.topics_by_name)
