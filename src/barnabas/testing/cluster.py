@@ -321,6 +321,9 @@ def _configs(count: int, port: int, config: Mapping[str, object], ports: Ports) 
         "transaction.state.log.min.isr": "2" if count >= 3 else "1",
         "min.insync.replicas": "2" if count >= 3 else "1",
         "group.initial.rebalance.delay.ms": "0",
+        "group.consumer.assignment.interval.ms": "0",
+        "group.consumer.heartbeat.interval.ms": "100",  # at which members learn what was assigned to them
+        "group.consumer.min.heartbeat.interval.ms": "100",
     }
     if count > 1:
         settings["controller.listener.names"] = "CONTROLLER"

@@ -22,6 +22,7 @@ from barnabas.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from barnabas.metadata.image import MetadataImage
+    from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
     from barnabas.server.broker import Broker
 
 Answer = Message | Awaitable[Message] | None
@@ -139,6 +140,7 @@ TOPIC_LISTS: dict[ApiKey, tuple[str, ...]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("topics",),
     ApiKey.ADD_PARTITIONS_TO_TXN: ("v3_and_below_topics", "transactions.topics"),
 }
+GROUP_ERRORS_SINCE_VERSION = 2  # of OffsetFetch
 ALL_OR_NOTHING = frozenset({ApiKey.ADD_PARTITIONS_TO_TXN})  # what names one topic among others fails as a whole
 
 
@@ -189,6 +191,8 @@ class Refusal(NamedTuple):
     def answer(self, broker: Broker, context: RequestContext, request: Any) -> Answer:
         if self.key is ApiKey.FETCH:
             return self._fetch(broker, context, request)
+        if self.key is ApiKey.OFFSET_FETCH and self.topic is None and context.api_version >= GROUP_ERRORS_SINCE_VERSION:
+            return self._offset_fetch(request)
         if self.key in READING:
             if self.key is ApiKey.METADATA:
                 request.allow_auto_topic_creation = False
@@ -219,6 +223,13 @@ class Refusal(NamedTuple):
             refused.setdefault(part.answered, []).extend(_items(structures, part, concerned, self.code))
         answered: Answer = self.handle(broker, context, request) if is_left else response_class()
         return _then(answered, lambda response: _extended(response, refused))
+
+    def _offset_fetch(self, request: OffsetFetchRequest) -> Message:
+        """Of a group as such; where a topic is meant, the error is that of its partitions."""
+        from barnabas.protocol.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
+
+        groups = [OffsetFetchResponseGroup(group_id=each.group_id, error_code=self.code) for each in request.groups]
+        return OffsetFetchResponse(error_code=self.code, groups=groups)
 
     def _spoiled(self, response: Message, image: MetadataImage) -> Message:
         if _spoil(response, self, image) == 0 and self.topic is None:
