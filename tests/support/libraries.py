@@ -1,4 +1,4 @@
-"""Two client libraries that nobody here wrote, behind the few verbs with which tests of switches speak.
+"""Two client libraries that nobody here wrote, and ours, behind the few verbs with which tests of switches speak.
 
 Holds: every wait ends, with what was waited for or by failing the test. Errors come as Kafka's codes.
 """
@@ -13,6 +13,8 @@ from aiokafka.errors import KafkaError
 from client_libraries import aiokafka
 from client_libraries import confluent_kafka as ck
 from confluent_io import DELIVERY_SECONDS_MAX
+
+from barnabas.client import errors, synchronous
 
 assert aiokafka
 BACKOFF_MS = 10
@@ -104,3 +106,35 @@ class Aiokafka:
                 await consumer.stop()
 
         return asyncio.run(read())
+
+
+class Barnabas:
+    def send(self, servers: str, topic: str, *values: str, idempotent: bool = False) -> int:
+        with synchronous.Producer(
+            bootstrap_servers=servers,
+            enable_idempotence=idempotent,
+            linger_ms=0,
+            retry_backoff_ms=BACKOFF_MS,
+            reconnect_backoff_ms=BACKOFF_MS,
+        ) as producer:
+            try:
+                for value in values:
+                    producer.send(topic, value.encode()).result(DELIVERY_SECONDS_MAX)
+            except errors.KafkaError as error:
+                return error.code
+        return NONE
+
+    def read(self, servers: str, topic: str, count: int) -> list[str]:
+        with synchronous.Consumer(
+            bootstrap_servers=servers,
+            auto_offset_reset="earliest",
+            retry_backoff_ms=BACKOFF_MS,
+            reconnect_backoff_ms=BACKOFF_MS,
+        ) as consumer:
+            consumer.assign([(topic, 0)])
+            values: list[str] = []
+            while len(values) < count:
+                records = consumer.poll(timeout_ms=1000 * DELIVERY_SECONDS_MAX, max_records=count - len(values))
+                assert records, f"{len(values)} of {count} came"
+                values += [record.value.decode() for record in records]
+            return values

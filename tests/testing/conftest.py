@@ -1,4 +1,4 @@
-"""The two client libraries of these tests, behind the few verbs that the tests use; and what checks for leftovers."""
+"""The client libraries of these tests, behind the few verbs that the tests use; and what checks for leftovers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
-from libraries import Aiokafka, Confluent, Library
+from libraries import Aiokafka, Barnabas, Confluent, Library
 
 
-@pytest.fixture(params=[Confluent, Aiokafka], ids=["confluent", "aiokafka"])
+@pytest.fixture(params=[Confluent, Aiokafka, Barnabas], ids=["confluent", "aiokafka", "barnabas"])
 def library(request: pytest.FixtureRequest) -> Library:
     return request.param()
 

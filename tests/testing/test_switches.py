@@ -1,4 +1,4 @@
-"""Each switch, seen by two client libraries that know nothing of it."""
+"""Each switch, seen by client libraries that know nothing of it."""
 
 from __future__ import annotations
 
