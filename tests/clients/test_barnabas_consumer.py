@@ -19,6 +19,7 @@ from aiokafka import AIOKafkaConsumer
 from client_libraries import aiokafka
 from group_consumers import GroupConsumer
 
+from barnabas.client import synchronous
 from barnabas.client.admin import Admin
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.consumer import Consumer
@@ -437,6 +438,25 @@ def test_consumer(scenario: Callable[[str], Awaitable[None]], bootstrap: str) ->
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.__name__)
 def test_consumer_against_apache_kafka(scenario: Callable[[str], Awaitable[None]], apache_bootstrap: str) -> None:
     asyncio.run(run(scenario, apache_bootstrap))
+
+
+# For scripts
+
+
+def test_a_script(bootstrap: str) -> None:
+    topic = asyncio.run(new_topic(bootstrap))
+    asyncio.run(send(bootstrap, topic, *(b"%d" % number for number in range(10))))
+    settings = {"bootstrap_servers": bootstrap, "group_id": name("group"), **QUICK, **CLASSIC}
+    with synchronous.Consumer(topic, **settings) as consumer:
+        for record in consumer:
+            if record.offset == 3:
+                break
+        assert consumer.position((topic, 0)) == 4
+        consumer.commit_async().result(WAIT_SECONDS_MAX)
+        assert consumer.committed([(topic, 0)])[TopicPartition(topic, 0)].offset == 4
+        assert values(consumer.poll(1000, 2)) == [b"4", b"5"]
+    with synchronous.Consumer(topic, **settings) as consumer:
+        assert values(consumer.poll(10_000)) == [b"6", b"7", b"8", b"9"]
 
 
 # Bad input

@@ -34,7 +34,7 @@ from barnabas.client.record_decoder import ConsumerBatch, ConsumerRecord
 from barnabas.client.settings import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ConsumerConfig
 from barnabas.client.subscription import Kind, Position, SubscriptionState
 from barnabas.client.topic_watch import TopicWatch
-from barnabas.client.workers import Workers
+from barnabas.client.workers import Workers, let_others_run
 from barnabas.errors import ErrorCode
 from barnabas.runtime.interfaces import Runtime
 from barnabas.types import Offset, TopicPartition
@@ -42,7 +42,7 @@ from barnabas.types import Offset, TopicPartition
 T = TypeVar("T")
 
 # A poll that finds records waiting lets the event loop run when it has not for this long: answers must come in.
-HOLD_UP_MS_MAX = 5
+HOLD_UP_MS_MAX = 2
 CLOSE_TIMEOUT_MS = 30_000  # as in Java
 
 
@@ -325,7 +325,7 @@ class Consumer:
             self._attention.clear()
             await self._follow_the_group()
             if now_ms - self._yielded_ms >= HOLD_UP_MS_MAX:
-                await self.cluster.runtime.clock.sleep(0)
+                await let_others_run()
                 self._yielded_ms = now_ms
             found = take()
             if found:

@@ -33,8 +33,9 @@ NO_HEADERS: Sequence[Header] = ()
 
 # Offset deltas below 64 take one byte, and below 8192 two: a stretch that ends there may have one layout.
 FIRST_STRETCH = 64
-STRETCH = 256
+STRETCH = 1024
 STRETCH_MIN = 8  # shorter ones are not worth the look
+MIXED_STRETCH = 256  # decoded one by one before the next look
 
 # Numbers are zigzag: of the bytes below 0x80, the even ones stand for 0, 1, 2, and the odd ones are negative.
 _ONE_BYTE_POSITIVE = bytes(range(0, 0x80, 2))
@@ -120,6 +121,7 @@ def stretches(partition: TopicPartition, view: memoryview, position: int, header
             wanted = min(stretch_end, count) - index
             layout = shared_layout(data, position, index, wanted) if wanted >= STRETCH_MIN else None
             if layout is None:
+                wanted = min(wanted, MIXED_STRETCH)
                 records, position = decode_each(data, position, wanted, partition, header)
                 yield records
             else:

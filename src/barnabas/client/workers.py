@@ -5,8 +5,15 @@ caller is given the exception. After `close` none runs. Does not know: what they
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from types import coroutine
 from typing import Any
+
+
+@coroutine
+def let_others_run() -> Generator[None, None, None]:
+    """A turn of the event loop: a caller in a tight loop must not keep answers from being read."""
+    yield
 
 
 class Workers:
