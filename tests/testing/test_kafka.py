@@ -20,7 +20,7 @@ from barnabas.cli.ports import CAN_KEEP
 from barnabas.client import synchronous
 from barnabas.client.admin.topics import NewTopic
 from barnabas.config.validation import ConfigError
-from barnabas.testing import Kafka, unique
+from barnabas.testing import Kafka, broker_thread, unique
 from barnabas.testing.broker_thread import BrokerStopped
 from barnabas.testing.cluster import RequestRefused
 
@@ -184,6 +184,19 @@ def test_a_killed_broker_recovers_and_a_stopped_one_need_not(caplog: pytest.LogC
         kafka.start_broker()
         assert not thread.broker.directory.was_clean
         assert Confluent().read(kafka.bootstrap_servers, topic, 1) == ["a"]
+
+
+def test_a_broker_that_cannot_start_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    """Alone it has no quorum; together they have."""
+    with Kafka(3) as kafka:
+        for broker in kafka.broker_ids:
+            kafka.kill_broker(broker)
+        with monkeypatch.context() as patch:
+            patch.setattr(broker_thread, "START_SECONDS_MAX", 0.3)
+            with pytest.raises(BrokerStopped, match="broker 1 did not start"):
+                kafka.start_broker(1)
+        kafka.heal()
+        kafka.create_topic("letters")
 
 
 def test_healing_brings_everything_back():

@@ -88,6 +88,8 @@ class BrokerThread:
         try:
             self._started.result(START_SECONDS_MAX)
         except TimeoutError:
+            self.ask_to_end(End.KILL)
+            self.join()
             raise BrokerStopped(f"broker {self.node_id} did not start in {START_SECONDS_MAX:.0f} s") from None
         except BaseException:
             self.join()

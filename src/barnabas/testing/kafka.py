@@ -281,7 +281,7 @@ class Kafka:
         self._running().kill_broker(broker)
 
     def start_broker(self, broker: int = 1) -> None:
-        """Again, on the same port, with what it had."""
+        """Again, on the same port, with what it had. Where a majority is down, `heal` starts all of them together."""
         self._running().start_broker(broker)
 
     def restart_broker(self, broker: int = 1) -> None:
