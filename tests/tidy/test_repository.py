@@ -6,6 +6,7 @@ import tomllib
 
 import pytest
 
+from barnabas.client.settings import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.group import GroupConfig
 from barnabas.config.topic import TopicConfig
@@ -25,6 +26,7 @@ READ_BY_THE_CONFIG = {
     "log.dirs",
     *(f"group.consumer.{end}.{kind}.ms" for end in ("min", "max") for kind in GROUP_RANGES),
 }
+FOLDED_BY_THE_CLIENTS_CONFIG = {"enable.idempotence", "auto.offset.reset"}  # into properties, with what they depend on
 # Kept and shown as Kafka does, for the part that will obey them or because tools expect them.
 STORED = {
     "unclean.leader.election.enable": "replication",
@@ -70,6 +72,15 @@ def unread() -> list[str]:
 
 def test_no_setting_is_accepted_and_ignored() -> None:
     assert sorted(set(unread()) - READ_BY_THE_CONFIG - set(STORED)) == []
+
+
+@pytest.mark.parametrize("config", [ProducerConfig, ConsumerConfig, AdminConfig], ids=lambda each: each.__name__)
+def test_no_setting_of_a_client_is_accepted_and_ignored(config: type[ClientConfig]) -> None:
+    everything = modules_under(SOURCE / "barnabas" / "client", SOURCE)
+    readers = [each for each in everything if each.name != "barnabas.client.settings"]
+    attributes = {name: setting.attribute for name, setting in config.SETTINGS.items()}
+    unread = {complaint.partition(" ")[0] for complaint in repository.unread_settings(attributes, readers)}
+    assert sorted(unread - FOLDED_BY_THE_CLIENTS_CONFIG) == []
 
 
 def test_no_excuse_is_out_of_date() -> None:

@@ -4,6 +4,8 @@
         await producer.send("greetings", b"hello", key=b"me")          # soon; batches are made of what comes together
         written = await producer.send_and_wait("greetings", b"hello")  # now; where it is
 
+Keys and values are bytes, or what `key_serializer` and `value_serializer` make bytes of; `partitioner` is given a key,
+or None, and the number of partitions. Without it keys go where Java's client sends them.
 Always holds: what was sent to a partition is written in that order and, unless idempotence was switched off, once,
 whatever brokers fail meanwhile; what cannot be written in time fails with its error, which is logged too, since perhaps
 nobody waits for it. Does not know: batches, sequences, connections (`accumulator`, `sender`).
@@ -368,13 +370,16 @@ class Producer:
         await self._transactional().initialise()
 
     async def begin_transaction(self) -> None:
+        """What is sent from here on becomes visible together, or not at all."""
         self._transactional().begin()
 
     async def commit_transaction(self) -> None:
-        """Writes what was sent and makes it visible, with the offsets, or raises: then abort."""
+        """Writes what was sent and makes it visible, with the offsets. TransactionAbortableError where something of it
+        failed: abort. KafkaTimeoutError: commit again, for nobody knows. ProducerFencedError: close this producer."""
         await self._transactional().commit(lambda: self._flush(self._config.max_block_ms))
 
     async def abort_transaction(self) -> None:
+        """Takes back what was sent since the transaction began. What was not written yet is not written any more."""
         await self._transactional().abort(lambda: self._flush(self._config.max_block_ms))
 
     async def send_offsets_to_transaction(
