@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from client_libraries import confluent_kafka as ck
 from cluster_process import ClusterProcess
 from spark_cluster import SparkCluster
@@ -28,23 +29,26 @@ def fill(address: str, topic: str) -> None:
     assert producer.flush(SECONDS_MAX) == 0
 
 
+@pytest.mark.timeout(900)  # seven JVMs begin here: a minute on an idle machine, several on a busy one
 def test_batch_and_stream_with_a_broker_lost(tmp_path: Path) -> None:
     with ClusterProcess(data=tmp_path / "brokers") as brokers, SparkCluster() as cluster:
         fill(brokers.address, "spread")
         command = [sys.executable, str(JOB), cluster.master, brokers.address, "spread", str(tmp_path)]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        job = subprocess.Popen(command, **pipes, text=True)  # type: ignore[call-overload]
-        try:
-            expected = [RECORDS, sum(range(RECORDS))]
-            assert json.loads(job.stdout.readline()) == {"batch": expected}
-            os.kill(brokers.broker_pid(2), signal.SIGKILL)
-            job.stdin.write("go on\n")
-            job.stdin.close()
-            found = json.loads(job.stdout.readline())
-            assert found["stream"] == expected
-            assert found["daemons"] == 2, "both workers had a part in it"
-            assert job.wait(SECONDS_MAX) == 0
-        finally:
-            job.kill()
-            job.wait()
-            job.stdout.close()
+        environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        ) as job:
+            assert job.stdin is not None
+            assert job.stdout is not None
+            try:
+                expected = [RECORDS, sum(range(RECORDS))]
+                assert json.loads(job.stdout.readline()) == {"batch": expected}
+                os.kill(brokers.broker_pid(2), signal.SIGKILL)
+                job.stdin.write("go on\n")
+                job.stdin.flush()
+                found = json.loads(job.stdout.readline())
+                assert found["stream"] == expected
+                assert found["daemons"] == 2, "both workers had a part in it"
+                assert job.wait(SECONDS_MAX) == 0
+            finally:
+                job.kill()
