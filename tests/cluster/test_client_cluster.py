@@ -23,8 +23,9 @@ from barnabas.client.errors import (
 )
 from barnabas.client.settings import AdminConfig
 from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 
 
 def client(*bootstrap: str, **settings: object) -> ClientCluster:
@@ -159,6 +160,46 @@ def test_whoever_connects_while_the_client_is_closed_is_told() -> None:
             await found.close()
             with pytest.raises(ConnectionLost, match="stopping"):
                 await asking
+
+    run(scenario)
+
+
+async def old_broker(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: list[tuple[int, int]], port: int
+) -> None:
+    """Knows version 0 of ApiVersions and Metadata up to 5; to anything newer it says no in its oldest words."""
+    ranges = [
+        ApiVersion(api_key=MetadataRequest.API_KEY, min_version=0, max_version=5),
+        ApiVersion(api_key=ApiVersionsRequest.API_KEY, min_version=0, max_version=0),
+    ]
+    while size := await reader.read(4):
+        frame = await reader.readexactly(int.from_bytes(size, "big"))
+        api_key, version = int.from_bytes(frame[:2], "big"), int.from_bytes(frame[2:4], "big")
+        asked.append((api_key, version))
+        body = bytearray(frame[4:8])
+        if api_key == MetadataRequest.API_KEY:
+            here = MetadataResponseBroker(node_id=7, host="127.0.0.1", port=port)
+            MetadataResponse(brokers=[here], topics=[]).encode(body, version)
+        else:
+            code = ErrorCode.UNSUPPORTED_VERSION if version else ErrorCode.NONE
+            ApiVersionsResponse(error_code=code, api_keys=ranges).encode(body, 0)
+        writer.write(len(body).to_bytes(4, "big") + body)
+    writer.close()
+
+
+def test_an_old_broker_is_asked_in_words_that_it_knows() -> None:
+    async def scenario() -> None:
+        asked: list[tuple[int, int]] = []
+        [port] = free_ports(1)
+        server = await asyncio.start_server(
+            lambda reader, writer: old_broker(reader, writer, asked, port), "127.0.0.1", port
+        )
+        async with server, client(f"127.0.0.1:{port}") as found:
+            assert list(found.brokers) == [7]
+            with pytest.raises(UnsupportedVersionError, match="find_coordinator"):
+                await found.coordinator(GROUP, "g")
+        newest = ApiVersionsRequest.MAX_VERSION
+        assert asked[:3] == [(18, newest), (18, 0), (3, 5)]
 
     run(scenario)
 
