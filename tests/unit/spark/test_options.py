@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -88,3 +89,8 @@ def test_columns() -> None:
     for wrong in ({"columns": "values"}, {"columns": "key,key"}, {"columns": "key", "includeHeaders": "true"}):
         with pytest.raises(ConfigError):
             columns(options(**wrong))
+
+
+def test_every_option_stands_on_the_page() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "spark-reading.md").read_text(encoding="utf-8")
+    assert [setting.name for setting in READ_OPTIONS if f"`{setting.name}`" not in page] == []
