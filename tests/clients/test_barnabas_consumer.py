@@ -27,6 +27,7 @@ from barnabas.client.errors import (
     BrokersUnreachableError,
     ClientClosedError,
     CommitFailedError,
+    GroupFencedError,
     IllegalStateError,
     OffsetOutOfRangeError,
 )
@@ -360,6 +361,27 @@ async def static_members(servers: str) -> None:
     await again.close()
 
 
+async def fenced(servers: str) -> None:
+    """Two with one instance id: the later one has it, and the earlier one hears so, also at its end."""
+    topic = await new_topic(servers)
+    await send(servers, topic, b"0")
+    settings = {"bootstrap_servers": servers, "group_id": name("group"), "group_instance_id": "one", **QUICK, **CLASSIC}
+    heard = Heard()
+
+    async def be_usurped() -> None:
+        async with Consumer(topic, listener=heard, **settings) as first:
+            assert values(await read(first, 1)) == [b"0"]
+            async with Consumer(topic, **settings) as second:
+                while not second.assignment():
+                    await second.poll(100)
+                while True:
+                    await first.poll(100)
+
+    with pytest.raises(GroupFencedError, match="give each its own"):
+        await be_usurped()
+    assert heard.words == ["assigned", "lost"]
+
+
 async def with_confluent(servers: str) -> None:
     await _with_librdkafka(servers, "range")
 
@@ -418,6 +440,7 @@ SCENARIOS: list[Callable[[str], Awaitable[None]]] = [
     patterns,
     silence,
     static_members,
+    fenced,
     with_confluent,
     with_confluent_cooperatively,
     with_aiokafka,

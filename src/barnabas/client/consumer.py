@@ -144,19 +144,20 @@ class Consumer:
         await self.close()
 
     async def _depart(self, timeout_ms: float) -> None:
-        membership, self._membership = self._membership, None
+        """From the group, if there is one. Who was thrown out has nothing to commit, and nobody to say good-bye to."""
+        membership = self._membership
+        is_member = membership is None or membership.member.is_member
         deadline_ms = self._now_ms() + timeout_ms
         failure: KafkaError | None = None
-        if self.config.enable_auto_commit and self.config.group_id is not None:
-            self._membership = membership  # commits are a member's
+        if self.config.enable_auto_commit and self.config.group_id is not None and is_member:
             try:
                 await self._committer.commit(self._committer.not_committed(self._consumed()), timeout_ms)
             except KafkaError as error:
                 failure = error
-            self._membership = None
+        self._membership = None
         if membership is not None:
             if membership.member.owned:
-                await self._rebalancer.say_good_bye(membership.member.owned)
+                await self._rebalancer.say_good_bye(membership.member.owned, is_lost=not is_member)
             await membership.leave(max(deadline_ms - self._now_ms(), 1))
         if failure is not None:
             raise failure

@@ -92,10 +92,11 @@ class Rebalancer:
         if isawaitable(result):
             await result
 
-    async def say_good_bye(self, partitions: tuple[TopicPartition, ...]) -> None:
+    async def say_good_bye(self, partitions: tuple[TopicPartition, ...], *, is_lost: bool) -> None:
         """The consumer leaves by itself: the listener hears that what it had is taken from it."""
         self._subscription.hold(partitions, True)
-        await self._tell(self.listener.on_partitions_revoked, partitions)
+        listener = self.listener
+        await self._tell(listener.on_partitions_lost if is_lost else listener.on_partitions_revoked, partitions)
 
     async def close(self) -> None:
         if self._task is not None:
