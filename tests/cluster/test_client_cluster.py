@@ -24,6 +24,7 @@ from barnabas.client.errors import (
 from barnabas.client.settings import AdminConfig
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 
@@ -106,6 +107,26 @@ def test_one_server_that_answers_is_enough() -> None:
             [port] = [each.rpartition(":")[2] for each in servers(cluster)]
             async with client(f"127.0.0.1:{dead}", f"localhost:{port}") as found:
                 assert list(found.brokers) == [1]
+
+    run(scenario)
+
+
+def test_a_broker_that_hangs_is_not_asked_while_there_are_others() -> None:
+    async def scenario() -> None:
+        async with Cluster(2, **ALONE) as cluster, client(*servers(cluster)) as found:
+            await cluster.create_topic("t", replicas=1)
+            leader_id = cluster.leader_id("t")
+            hanging, _ = await found.connected(leader_id)
+            asked, _ = await found.connected(3 - leader_id)
+            partition = FetchPartition(partition=0, partition_max_bytes=1)
+            topics = [FetchTopic(topic="t", partitions=[partition])]
+            poll = FetchRequest(max_wait_ms=10_000, min_bytes=1, max_bytes=1, topics=topics)
+            waiting = hanging.request(poll, 12, 10_000)
+            sent = asked._correlation_id
+            for _ in range(5):
+                await found.refresh(())
+            assert asked._correlation_id == sent + 5
+            waiting.cancel()
 
     run(scenario)
 

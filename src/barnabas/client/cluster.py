@@ -46,6 +46,7 @@ GROUP: Final = 0  # kinds of coordinators, as FindCoordinator has them
 TRANSACTION: Final = 1
 GENERAL: Final = ""  # the purpose of short requests
 TRANSACTION_VERSION: Final = "transaction.version"
+REFRESH_MS_MAX: Final = 5000  # a broker that says nothing of metadata for so long hangs: another is asked
 _JITTER: Final = 0.2
 
 
@@ -159,6 +160,7 @@ class Cluster:
             topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
             allow_auto_topic_creation=allow_auto_topic_creation,
         )
+        timeout_ms = min(self.config.request_timeout_ms, REFRESH_MS_MAX) if timeout_ms is None else timeout_ms
         response = await self.request(ANY, request, timeout_ms=timeout_ms, version_min=1)
         if getattr(response, "error_code", 0) == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._forget_brokers()
@@ -275,10 +277,13 @@ class Cluster:
 
     async def _reachable(self, purpose: str) -> BrokerId:
         """Any broker that is connected, or can be: those that failed least come first."""
+        pending: dict[BrokerId, int] = {}
         for node_id in self.metadata.brokers:
             found = self._peers.get((node_id, purpose))
             if found is not None and found.connection is not None:
-                return node_id
+                pending[node_id] = found.connection.pending
+        if pending:
+            return min(pending, key=pending.__getitem__)  # one that keeps others waiting may be one that hangs
         last: KafkaError | None = None
         for node_id in self._candidates(purpose):
             try:

@@ -100,6 +100,11 @@ class ClientConnection:
         self._put(self._frame(message, version))
 
     @property
+    def pending(self) -> int:
+        """How many requests wait for their answers."""
+        return len(self._waiting)
+
+    @property
     def has_unsent(self) -> bool:
         """Whether the socket has not taken all that was sent."""
         return bool(self._unsent)
