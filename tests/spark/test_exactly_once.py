@@ -12,12 +12,14 @@ from broker_process import wait_until
 from committed import values
 from pyspark.sql.types import StringType, StructType
 
+from barnabas.client.admin.cluster import UpgradeType
 from barnabas.client.errors import ProducerFencedError
 from barnabas.spark import progress, transactional_requests
 from barnabas.spark.connections import connections
 from barnabas.spark.exactly_once import ExactlyOnce, LostTransactions
 from barnabas.spark.progress import Batch, Decision, Progress
 from barnabas.spark.writer import TaskDone, Writing
+from barnabas.testing import Kafka
 
 SCHEMA = StructType().add("value", StringType())
 QUERY = "a query"
@@ -234,3 +236,23 @@ def test_what_was_decided_and_done_survives_a_restart_of_everything(driver: Call
     assert found.decision is not None
     assert found.decision.batch == Batch(QUERY, 3)
     assert sorted(found.decision.transactions) == sorted(each.transaction for each in messages if each.transaction)
+
+
+def test_a_cluster_of_an_older_transaction_version(unique: str) -> None:
+    """There partitions are added to a transaction by hand, and epochs stay as they are."""
+    with Kafka() as kafka:
+        kafka.admin().update_features({"transaction.version": 1}, upgrade_type=UpgradeType.SAFE_DOWNGRADE)
+        topic = kafka.topic(partitions=2)
+
+        def driver() -> Driver:
+            return Driver(kafka.bootstrap_servers, topic, unique)
+
+        one = driver()
+        one.commit(*two_tasks(one, 0))
+        assert one.protocol().cluster.features["transaction.version"] == 1
+        one.decide(*two_tasks(one, 1))
+        again = driver()
+        assert [message.row_count for message in two_tasks(again, 1)] == [0, 0]
+        two_tasks(again, 2)
+        again.commit(*two_tasks(again, 2, run="once more"))
+        sees(again, *(f"{done}{row}" for done in range(3) for row in "abc"))

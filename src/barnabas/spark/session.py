@@ -27,6 +27,7 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.streaming.stopTimeout": "60s",
 }
 PANDAS_MAJOR_MAX = 2
+FOUND_BY_SPARK = "DATA_SOURCE_ALREADY_EXISTS"
 
 
 class UnfitPandas(Exception):
@@ -71,4 +72,19 @@ def session(
         builder = builder.config(key, value)
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
+    _register(made)
     return made
+
+
+def _register(made: SparkSession) -> None:
+    """Spark finds the data source by itself, unless the machine is so busy that the search takes it too long: then it
+    goes on without, in silence, for as long as the session lives."""
+    from pyspark.errors import PySparkException
+
+    from barnabas.spark.source import BarnabasSource
+
+    try:
+        made.dataSource.register(BarnabasSource)
+    except PySparkException as error:
+        if error.getCondition() != FOUND_BY_SPARK:
+            raise
