@@ -7,6 +7,7 @@ import logging
 import pickle
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from client_libraries import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from barnabas.client.errors import KafkaTimeoutError
 from barnabas.config.validation import ConfigError
 from barnabas.spark import read_checks, stream_view
 from barnabas.spark.batch_reader import BatchReader
@@ -401,3 +403,24 @@ class TestLoss:
         stream = Stream(served, subscribe=topic, startingOffsets="earliest", kafka__isolation__level="read_committed")
         assert [row["key"] for row in stream.batch()] == [b"commit"]
         assert stream.batch() == []
+
+    def test_a_log_that_ends_before_the_split(self, served: str, new_topic: Callable[..., str]) -> None:
+        """As after an unclean election: what was planned is no longer there, and the exact offsets are told."""
+        topic = new_topic()
+        produce(served, topic, 10)
+        for fail in ("true", "false"):
+            given = options(served, subscribe=topic, failOnDataLoss=fail)
+            reader = BatchReader(given, columns(given))
+            (split,) = reader.partitions()
+            longer = replace(split, first_offset=5, end_offset=25)
+            beyond = replace(split, first_offset=20, end_offset=25)
+            if fail == "true":
+                with pytest.raises(
+                    DataLoss, match=f"offsets 20 to 24 of {topic}-0 were cut off: the log now ends at 10"
+                ):
+                    list(reader.read(beyond))
+            else:
+                assert list(reader.read(beyond)) == []
+            impatient = options(served, subscribe=topic, kafka__default__api__timeout__ms=600)
+            with pytest.raises(KafkaTimeoutError, match="nothing to read at offset 10; it ends at 10"):
+                list(BatchReader(impatient, columns(impatient)).read(longer))

@@ -119,14 +119,16 @@ class Fetcher:
             return Piece(offset, b"", offset, bounds.earliest, bounds.latest, ())
         answer = response.responses[0].partitions[0]
         end = answer.last_stable_offset if config.read_committed else answer.high_watermark
-        if not records and offset >= end:
+        next_offset = _next_offset(records, offset)
+        if next_offset == offset:
             # A leader that has just been elected may not know yet how far its log counts.
-            raise StaleMetadataError(ErrorCode.OFFSET_NOT_AVAILABLE, f"{split.name} ends at {end} at the moment")
+            raise StaleMetadataError(
+                ErrorCode.OFFSET_NOT_AVAILABLE, f"{split.name} has nothing to read at offset {offset}; it ends at {end}"
+            )
         aborted = tuple(
             AbortedTransaction(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()
         )
-        return Piece(offset, records, _next_offset(records, offset), answer.log_start_offset, end, aborted)
-
+        return Piece(offset, records, next_offset, answer.log_start_offset, end, aborted)
 
     async def _ask(self, node_id: BrokerId, request: FetchRequest) -> tuple[FetchResponse, bytes]:
         """The answer, and its records, which are copied once: out of the connection's buffer as they arrive."""
@@ -176,7 +178,7 @@ def read(
             coming = None
             offset = piece.next_offset
             if offset == piece.fetch_offset:
-                offset = _nothing_there(split, piece, fail_on_data_loss)
+                offset = _out_of_range(split, piece, fail_on_data_loss)
             if offset < split.end_offset:
                 coming = here.submit(fetcher.fetch(offset))
             try:
@@ -190,8 +192,8 @@ def read(
             coming.cancel()
 
 
-def _nothing_there(split: FetchSplit, piece: Piece, fail: bool) -> Offset:
-    """Where to go on after an answer without a record; DataLoss where there is nothing to go on to."""
+def _out_of_range(split: FetchSplit, piece: Piece, fail: bool) -> Offset:
+    """Where to go on after an offset that the log does not have."""
     offset = piece.fetch_offset
     if offset < piece.log_start_offset:
         lost_end = min(piece.log_start_offset, split.end_offset)
@@ -201,14 +203,12 @@ def _nothing_there(split: FetchSplit, piece: Piece, fail: bool) -> Offset:
             fail,
         )
         return lost_end
-    if offset >= piece.end_offset:
-        lose(
-            f"offsets {offset} to {split.end_offset - 1} of {split.name} were cut off: "
-            f"the log now ends at {piece.end_offset}",
-            fail,
-        )
-        return split.end_offset
-    return offset
+    lose(
+        f"offsets {offset} to {split.end_offset - 1} of {split.name} were cut off: "
+        f"the log now ends at {piece.end_offset}",
+        fail,
+    )
+    return split.end_offset
 
 
 def _gone(split: FetchSplit, offset: Offset, error: KafkaError, fail: bool) -> None:
