@@ -133,23 +133,26 @@ class Peer:
                 buffers=self._buffers,
                 on_close=self._lost,
             )
-            if self._greet is not None:
-                await self._introduce(connection, self._greet)
+            await self._introduce(connection, self._greet)
             self._connection = connection
             return connection
         finally:
             self._connecting = None
 
     async def _introduce(
-        self, connection: ClientConnection, greet: Callable[[ClientConnection], Awaitable[None]]
+        self, connection: ClientConnection, greet: Callable[[ClientConnection], Awaitable[None]] | None
     ) -> None:
         try:
-            await greet(connection)
+            if greet is not None:
+                await greet(connection)
         except BaseException:
             connection.close()
             raise
         if connection.is_closed:
             raise ConnectionLost("the broker closed the connection")
+        if self._closed:  # meanwhile, by who could not stop this in time: a wait may swallow that it was cancelled
+            connection.close()
+            raise ConnectionLost("this client is stopping")
 
     def _pause_ms(self) -> float:
         patience = self._patience
