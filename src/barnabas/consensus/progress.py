@@ -5,6 +5,7 @@ earlier epochs as committed before something of its own is: else a record could 
 Does not know: records, sockets, time. It is told offsets and moments.
 """
 
+from math import inf
 from typing import NamedTuple
 
 from barnabas.consensus.voters import ReplicaKey, VoterSet
@@ -28,6 +29,7 @@ class LeaderProgress:
         self._since_ms = now_ms
         self.high_watermark: Offset = -1  # unknown until a majority has fetched in this epoch
         self._replicas: dict[BrokerId, ReplicaProgress] = {}  # voters and observers that have fetched
+        self._gone: dict[BrokerId, None] = {}  # known to be dead, until they fetch again
 
     @property
     def voters(self) -> VoterSet:
@@ -51,15 +53,20 @@ class LeaderProgress:
         before = self._replicas.get(replica.id, ReplicaProgress(replica))
         if not before.key.matches(replica):
             before = ReplicaProgress(replica)  # a new disk: what the old one held is gone
+        self._gone.pop(replica.id, None)
         caught_up_ms = now_ms if offset >= leader_end_offset else before.caught_up_ms
         self._replicas[replica.id] = ReplicaProgress(replica, offset, now_ms, caught_up_ms)
         return self._advance()
 
     def heard(self, replica: ReplicaKey, now_ms: float) -> None:
         """A replica that copies a snapshot lives, though its log says nothing yet."""
+        self._gone.pop(replica.id, None)
         before = self._replicas.get(replica.id, ReplicaProgress(replica))
         if replica.id >= 0 and before.key.matches(replica):
             self._replicas[replica.id] = before._replace(fetch_ms=now_ms)
+
+    def gone(self, voter_id: BrokerId) -> None:
+        self._gone[voter_id] = None
 
     def _advance(self) -> bool:
         offsets = sorted((self.of(voter.key).end_offset for voter in self._voters.voters), reverse=True)
@@ -76,13 +83,13 @@ class LeaderProgress:
         return found if found is not None and found.key.matches(voter) else ReplicaProgress(voter)
 
     def majority_heard_ms(self) -> float:
-        """The last moment since which a majority of voters, the leader among them, has been heard of."""
-        heard = sorted(
-            (max(self.of(voter.key).fetch_ms, self._since_ms) for voter in self._voters.others(self._leader.id)),
-            reverse=True,
-        )
+        """The last moment since which a majority of voters, the leader among them, has been heard of. -inf: dead."""
+        heard = sorted((self._heard_ms(voter.key) for voter in self._voters.others(self._leader.id)), reverse=True)
         needed = self._voters.majority - (1 if self._voters.is_voter(self._leader) else 0)
-        return heard[needed - 1] if needed > 0 else float("inf")
+        return heard[needed - 1] if needed > 0 else inf
+
+    def _heard_ms(self, voter: ReplicaKey) -> float:
+        return -inf if voter.id in self._gone else max(self.of(voter).fetch_ms, self._since_ms)
 
     def silent_voters(self, since_ms: float) -> tuple[BrokerId, ...]:
         """Voters that have not fetched since: they may not know their leader."""

@@ -414,6 +414,15 @@ class Raft:
             self._resign(now_ms)
         return self._take()
 
+    def voter_gone(self, voter_id: BrokerId, now_ms: float) -> Output:
+        """Its process is dead. A leader whom that leaves without a majority can commit nothing, and need not wait to
+        find out: whoever waits for it, perhaps to stop as well, is told at once."""
+        if self.progress is not None:
+            self.progress.gone(voter_id)
+            if self.progress.majority_heard_ms() == -inf:
+                self._resign(now_ms)
+        return self._take()
+
     def resign(self, now_ms: float) -> Output:
         """Before a clean stop, or after it was voted out: others need not wait for a timeout."""
         if self.is_leader:

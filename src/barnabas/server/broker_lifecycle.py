@@ -42,6 +42,7 @@ class BrokerLifecycle:
         self._directory_ids = directory_ids
         self._endpoints = endpoints
         self._incarnation_id = new_uuid(broker.runtime.random)
+        self._reported_offset = -1  # of the metadata, as the last heartbeat said
         self._wants_shutdown = False
         self._task: asyncio.Task[None] | None = None
 
@@ -136,10 +137,11 @@ class BrokerLifecycle:
 
     async def _heartbeat(self) -> BrokerHeartbeatResponse | None:
         """None where there was no answer."""
+        self._reported_offset = self._broker.controller.image.offset
         request = BrokerHeartbeatRequest(
             broker_id=self._broker.node_id,
             broker_epoch=self.epoch,
-            current_metadata_offset=self._broker.controller.image.offset,
+            current_metadata_offset=self._reported_offset,
             want_shut_down=self._wants_shutdown,
         )
         try:
@@ -151,15 +153,24 @@ class BrokerLifecycle:
         return answer
 
     async def _rest(self, interval_ms: float) -> None:
-        """Until the next heartbeat is due: after the interval, or as soon as another controller should hear of it."""
+        """Until the next heartbeat is due: after the interval, or as soon as somebody waits for it.
+
+        That is another controller, or a broker that shuts down: it may go when all others know who leads in its place.
+        """
         quorum = self._broker.controller.quorum
         epoch = quorum.epoch
         deadline_ms = self._clock.monotonic_ms() + interval_ms
-        while quorum.epoch == epoch:
+        while quorum.epoch == epoch and not self._is_awaited():
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 return
             await self._wait(left_ms)
+
+    def _is_awaited(self) -> bool:
+        image = self._broker.controller.image
+        return image.offset > self._reported_offset and any(
+            each.in_controlled_shutdown and not each.fenced for each in image.brokers.values()
+        )
 
     async def _wait(self, wait_ms: float) -> None:
         """Until something changes in the quorum, or for so long."""

@@ -87,7 +87,11 @@ class ControllerService:
         self.placer = ReplicaPlacer(runtime.random)
         self.sessions = BrokerSessions(config.broker_session_timeout_ms)
         self.sessions_watch = SessionsWatch(
-            sessions=self.sessions, clock=runtime.clock, fence_one=self._fence_one, is_gone=self._is_gone
+            sessions=self.sessions,
+            clock=runtime.clock,
+            fence_one=self._fence_one,
+            is_gone=self._is_gone,
+            on_gone=lambda broker_id: self.quorum.voter_gone(broker_id),
         )
         self.failure: Exception | None = None  # what ended it, where that was not `stop`
         self._stopped = False

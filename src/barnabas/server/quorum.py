@@ -297,6 +297,11 @@ class Quorum:
         finally:
             self._sync_task = None
 
+    def voter_gone(self, node_id: BrokerId) -> None:
+        """The process of that node, if it is a voter's, is dead."""
+        if not self._stopped and self._failure is None:
+            self._perform(self.raft.voter_gone(node_id, self._clock.monotonic_ms()))
+
     def receive_fetch(self, position: FetchPosition) -> FetchVerdict:
         verdict, output = self.raft.receive_fetch(position, self._clock.monotonic_ms())
         self._perform(output)

@@ -21,7 +21,7 @@ GRACE_MS = 1  # a session ends after its deadline, not at it
 
 class SessionsWatch:
     """`fence_one` decides about the next expired session, and says whether it fenced somebody. `is_gone` dials a broker
-    and says whether that was refused."""
+    and says whether that was refused; then `on_gone` is told."""
 
     def __init__(
         self,
@@ -30,11 +30,13 @@ class SessionsWatch:
         clock: Clock,
         fence_one: Callable[[], Awaitable[BrokerId | None]],
         is_gone: Callable[[BrokerId], Awaitable[bool]],
+        on_gone: Callable[[BrokerId], None],
     ) -> None:
         self._sessions = sessions
         self._clock = clock
         self._fence_one = fence_one
         self._is_gone = is_gone
+        self._on_gone = on_gone
         self._is_active = False
         self._timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
@@ -78,6 +80,7 @@ class SessionsWatch:
         if await self._is_gone(broker_id) and self._is_active:
             self._sessions.gone(broker_id, self._clock.monotonic_ms())
             self._set_timer()
+            self._on_gone(broker_id)
 
     def _set_timer(self) -> None:
         """A later deadline needs no new timer: an early look finds nobody, and sets the next."""
