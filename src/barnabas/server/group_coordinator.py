@@ -36,6 +36,10 @@ class GroupCoordinator(Coordinator["LedShard"]):
         shard = self.shard_for(group_id)
         return failed(ErrorCode.NOT_COORDINATOR) if shard is None else shard.submit(decide, failed)
 
+    def submit_named(self, group_id: str, decide: Decide, failed: Callable[[ErrorCode], R]) -> R | asyncio.Future[R]:
+        """As `submit`, for requests in which a group must have a name: as Kafka, any broker refuses one without."""
+        return self.submit(group_id, decide, failed) if group_id else failed(ErrorCode.INVALID_GROUP_ID)
+
     # What the metadata says
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:

@@ -21,7 +21,7 @@ def handle(
     broker: Broker, context: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
     client = client_of(context)
-    return broker.groups.submit(
+    return broker.groups.submit_named(
         request.group_id, lambda shard, pending, now: shard.heartbeat(request, client, pending, now), failed
     )
 

@@ -31,7 +31,7 @@ def handle(
     def failed(error: ErrorCode) -> JoinGroupResponse:
         return join_failed(request.member_id, error)
 
-    result = broker.groups.submit(
+    result = broker.groups.submit_named(
         request.group_id, lambda shard, pending, now: shard.join(request, client, pending, now), failed
     )
     if context.api_version >= NULL_PROTOCOL_VERSION:

@@ -23,7 +23,7 @@ def handle(
     if not batched:
         request.members = [MemberIdentity(member_id=request.member_id)]
     client = client_of(context)
-    result = broker.groups.submit(
+    result = broker.groups.submit_named(
         request.group_id, lambda shard, pending, now: shard.leave(request, client, pending, now), failed
     )
     if batched:

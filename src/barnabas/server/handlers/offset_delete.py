@@ -24,7 +24,7 @@ def handle(
     broker: Broker, context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     unknown = _take_unknown(request, broker.controller.image)
-    result = broker.groups.submit(
+    result = broker.groups.submit_named(
         request.group_id, lambda shard, pending, _now: shard.offset_delete(request, pending), failed
     )
     if not unknown:

@@ -22,7 +22,7 @@ def handle(
     if context.api_version >= PROTOCOL_VERSION and (request.protocol_type is None or request.protocol_name is None):
         return failed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     client = client_of(context)
-    return broker.groups.submit(
+    return broker.groups.submit_named(
         request.group_id, lambda shard, pending, now: shard.sync(request, client, pending, now), failed
     )
 
