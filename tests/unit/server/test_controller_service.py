@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from controllers import DIRECTORY, DIRECTORY_ID, ENDPOINT, Controller, settle
 
+from barnabas.consensus.messages import LogEnd, VoteRequest
+from barnabas.consensus.voters import ReplicaKey
 from barnabas.controller import features
 from barnabas.controller.decision import Decision
 from barnabas.errors import ErrorCode
@@ -452,5 +454,35 @@ def test_loss_of_power_at_start_leaves_a_log_that_starts() -> None:
             assert again.image.features == features.AT_FORMAT
             assert again.image.brokers[1].active
             assert again.image is not EMPTY
+
+    run(test)
+
+
+def test_a_sync_that_began_in_an_earlier_epoch_counts_for_nothing() -> None:
+    """What it synced may have been cut and written anew since. A seed lost a decision that had been acknowledged so."""
+
+    async def test() -> None:
+        controller = await Controller(MemoryDisk()).start()
+        quorum = controller.service.quorum
+        committed = quorum.high_watermark
+        controller.offload.hold = True
+        waiting = [asyncio.ensure_future(controller.service.submit(create(name))) for name in ("a", "b", "c")]
+        await settle()
+        quorum.receive_vote(VoteRequest(ReplicaKey(2), ReplicaKey(1), quorum.epoch + 1, LogEnd(0, 0), pre_vote=False))
+        controller.service.log.truncate_to(committed)  # as whoever follows a leader without these
+        quorum.raft._deadline_ms = 0.0
+        quorum._tick()
+        assert quorum.is_leader
+        controller.offload.release()  # the sync of the epoch before
+        await settle()
+        assert quorum.high_watermark == committed
+        controller.offload.hold = False
+        controller.offload.release()
+        await settle()
+        assert quorum.high_watermark == controller.service.log.end_offset
+        assert all(
+            isinstance(each, MetadataUnavailable) for each in await asyncio.gather(*waiting, return_exceptions=True)
+        )
+        assert not controller.image.topics_by_name
 
     run(test)
