@@ -189,6 +189,23 @@ def test_of_two_that_claim_a_partition_the_newer_one_keeps_it() -> None:
     assert STICKY.assign({"a": 1}, {"m1": new, "m2": old}) == {"m1": list(claimed), "m2": []}
 
 
+def test_of_two_that_claim_a_partition_at_once_neither_keeps_it() -> None:
+    zero, one = TopicPartition("a", 0), TopicPartition("a", 1)
+    members = {"m1": Member(("a",), (zero, one), 3), "m2": Member(("a",), (one,), 3)}
+    assert STICKY.assign({"a": 2}, members) == {"m1": [zero], "m2": [one]}
+
+
+def test_who_has_much_of_something_else_does_not_keep_others_from_sharing() -> None:
+    owned = tuple(TopicPartition("a", number) for number in range(4))
+    members = {
+        "m1": Member(("a", "b"), tuple(TopicPartition("b", number) for number in range(7)), 1),
+        "m2": Member(("a",), owned, 1),
+        "m3": Member(("a",)),
+    }
+    sizes = {member_id: len(each) for member_id, each in STICKY.assign({"a": 4, "b": 7}, members).items()}
+    assert sizes == {"m1": 7, "m2": 2, "m3": 2}
+
+
 # The bytes, and other people's assignors
 
 

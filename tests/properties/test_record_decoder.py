@@ -60,6 +60,8 @@ def decoded(view: memoryview) -> list[ConsumerRecord]:
 
 @given(records=batches(), codec=st.sampled_from(list(Codec)), append_time=st.booleans())
 @example(records=[Record(i, BASE_MS, None, b"v" * 100, []) for i in range(9000)], codec=Codec.NONE, append_time=False)
+@example(records=[Record(i * 3, BASE_MS, None, b"v" * 9, []) for i in range(20)], codec=Codec.NONE, append_time=False)
+@example(records=[Record(70 + i, BASE_MS, None, b"v", []) for i in range(200)], codec=Codec.NONE, append_time=True)
 @settings(max_examples=50, deadline=None)
 def test_as_the_plain_decoder(records: list[Record], codec: Codec, append_time: bool) -> None:
     batch = encode_batch(

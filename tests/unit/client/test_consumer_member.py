@@ -148,6 +148,22 @@ def test_a_topic_that_was_made_anew_is_taken_up_anew() -> None:
     assert [each.topic_id for each in request.topic_partitions] == [OTHER_ID]
 
 
+def test_a_topic_that_was_made_anew_while_something_else_was_taken_away() -> None:
+    made = owning(0, 1)
+    sent(made, 5000)
+    answered(made, 2, 0, now_ms=5000)
+    sent(made, 10_000)
+    answered(made, 3, 0, now_ms=10_000, topic_id=OTHER_ID)
+    made.names_known({OTHER_ID: "letters"})
+    assert made.change == Change(ChangeKind.REVOKED, (P1,))
+    made.change_done(10_001)
+    assert made.change == Change(ChangeKind.REVOKED, (P0,)), (
+        "it has the name of the new one, and the records of the old"
+    )
+    made.change_done(10_002)
+    assert made.change == Change(ChangeKind.ASSIGNED, (P0,))
+
+
 @pytest.mark.parametrize("error", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
 def test_who_was_thrown_out_has_lost_everything_and_joins_anew(error: ErrorCode) -> None:
     made = owning(0, 1)
