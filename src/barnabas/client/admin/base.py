@@ -107,7 +107,8 @@ class AdminBase:
                 async with asyncio.timeout(max(left_ms, 0) / 1000):
                     found = await self._attempt(pending, route, ask)
             except TimeoutError:
-                found = failed_all(pending, KafkaTimeoutError(f"{what}: no answer within {timeout_ms:.0f} ms"))
+                before = results.failed  # of those that failed already, the reason says more than the time
+                found = Results({}, {key: _out_of_time(what, timeout_ms, before.get(key)) for key in pending})
             results.failed = {key: error for key, error in results.failed.items() if key not in found.done}
             results.merge(found)
             waited_ms = clock.monotonic_ms() - began_ms
@@ -228,9 +229,9 @@ def _may_pass(error: KafkaError, waited_ms: float) -> bool:
     return error.code in RETRIED or isinstance(error, StaleMetadataError | CoordinatorError)
 
 
-def _out_of_time(what: str, timeout_ms: float, last: KafkaError) -> KafkaError:
-    if last.code in UNKNOWN_TOPIC:
+def _out_of_time(what: str, timeout_ms: float, last: KafkaError | None) -> KafkaError:
+    if last is not None and last.code in UNKNOWN_TOPIC:
         return last
-    timed_out = KafkaTimeoutError(f"{what}: not within {timeout_ms:.0f} ms: {last}")
+    timed_out = KafkaTimeoutError(f"{what}: not within {timeout_ms:.0f} ms{'' if last is None else f': {last}'}")
     timed_out.__cause__ = last
     return timed_out
