@@ -3,7 +3,7 @@
     benchmarks/run.py                 rounds A B A B A B, medians
     benchmarks/run.py --quick         one small round: shows that everything works, its figures mean little
     benchmarks/run.py --barnabas-only without Apache Kafka (also where Java or its jars are missing)
-    benchmarks/run.py --only one      a part alone: one broker, three brokers (three), growing data (flatness)
+    benchmarks/run.py --only one      a part alone: one broker, three brokers (three), transactions, growth (flatness)
 
 Prints a table and writes it to benchmarks/results/DATE-COMMIT.md; a quick run is not kept. Ratios of one run on one
 machine are what counts: figures of different machines, or of a busy one, are not to be compared.
@@ -25,12 +25,13 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY / name) for name in ("benchmarks", "tests/support", "src")]
 
 import apache_kafka  # noqa: E402
-from end_to_end import flatness, report, side  # noqa: E402
+from end_to_end import flatness, report, side, transactions  # noqa: E402
 
 RESULTS = REPOSITORY / "benchmarks" / "results"
-PARTS = ("one", "three", "flatness")
+PARTS = ("one", "three", "transactions", "flatness")
 ROUNDS = 3
 SAMPLES = 2_000
+TRANSACTION_SECONDS, QUICK_TRANSACTION_SECONDS = 10.0, 1.0
 QUICK_SAMPLES = 200
 _began = time.monotonic()
 
@@ -95,6 +96,22 @@ def compare_three(rounds: int, quick: bool, with_kafka: bool) -> list[str]:
     return [*lines, *report.absolute(barnabas), ""]
 
 
+def compare_transactions(rounds: int, quick: bool, with_kafka: bool) -> list[str]:
+    seconds = QUICK_TRANSACTION_SECONDS if quick else TRANSACTION_SECONDS
+    barnabas: report.Rounds = []
+    kafka: report.Rounds = []
+    for number in range(rounds):
+        say(f"transactions, round {number + 1} of {rounds}")
+        barnabas.append(transactions.measure(side.open_barnabas, seconds))
+        if with_kafka:
+            kafka.append(transactions.measure(side.open_kafka, seconds))
+    heading = (
+        f"One broker, transactions of one record of 100 bytes, acks=all, transaction version 2, one producer and "
+        f"{transactions.PRODUCERS} at once. Rounds: {rounds}; medians (least to most)."
+    )
+    return ["## Transactions", "", heading, "", *report.comparison(barnabas, kafka), ""]
+
+
 def alternate(
     rounds: int,
     with_kafka: bool,
@@ -149,6 +166,8 @@ def main() -> int:
         lines += compare(rounds, options.quick, reason is None)
     if "three" in parts:
         lines += compare_three(rounds, options.quick, reason is None)
+    if "transactions" in parts:
+        lines += compare_transactions(rounds, options.quick, reason is None)
     if "flatness" in parts:
         lines += grow(options.quick)
     print("\n".join(lines))
