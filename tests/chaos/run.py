@@ -24,6 +24,7 @@ import apache_kafka  # noqa: E402
 import cases  # noqa: E402
 import failover  # noqa: E402
 import java_clients  # noqa: E402
+import transactions  # noqa: E402
 from places import why_no_namespaces  # noqa: E402
 
 PAGE = REPOSITORY / "tests" / "chaos.md"
@@ -120,14 +121,15 @@ def main() -> int:
     lines = ["# Chaos", "", "Written by `make chaos`, from this run:", "", *circumstances(), "", HOW_TO_READ, ""]
     table, good = matrix(options.only, options.keep)
     more, also_good = java(options.only)
-    lines += [*table, *more, ""]
+    copies, copies_good = transactions.table(options.only, options.keep, say)
+    lines += [*table, *more, "", "## Transactions", "", transactions.HOW_TO_READ, "", *copies, ""]
     if not options.only:
         measured = {who: failover.measure(who, FAILOVER_TIMES, say) for who in ("leader", "controller")}
         lines += ["## From kill -9 to the next acknowledged write", "", *failover.table(measured), ""]
         PAGE.write_text("\n".join(lines))
         say(f"written to {PAGE.relative_to(REPOSITORY)}")
     print("\n".join(lines))
-    return 0 if good and also_good else 1
+    return 0 if good and also_good and copies_good else 1
 
 
 if __name__ == "__main__":
