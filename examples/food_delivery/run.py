@@ -30,7 +30,7 @@ from barnabas.client.admin.topics import NewTopic
 HERE = Path(__file__).resolve().parent
 BROKERS = 3
 SERVICES = (("kitchen", 1), ("kitchen", 2), ("delivery", 1), ("billing", 1))
-KILL_AT = 0.4  # of all orders paid
+KILL_AT = 0.6  # of all orders paid
 SHOW_SECONDS = 2.0
 PATIENCE_SECONDS = 600.0  # a minute on a machine with nothing else to do
 
