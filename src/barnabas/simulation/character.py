@@ -113,17 +113,21 @@ class Character:
             restarts_at_end=random.random() < 0.5,
             changes_voters=changes_voters,
         )
+        character._draw_more(random, nodes)
+        return character
+
+    def _draw_more(self, random: Random, nodes: int) -> None:
+        """Transactions, compacted topics, and how eagerly they are compacted."""
         if random.random() < TRANSACTION_RATE:
-            character._draw_transactions(random, nodes)
+            self._draw_transactions(random, nodes)
         if random.random() < TABLE_RATE:
-            character.keyed_producers = random.choice((1, 2))
-            character.habits.table_names = ("accounts",)
-        if character.copiers or character.keyed_producers:
-            habits = character.habits
+            self.keyed_producers = random.choice((1, 2))
+            self.habits.table_names = ("accounts",)
+        if self.copiers or self.keyed_producers:
+            habits = self.habits
             habits.think_ms_max = max(habits.think_ms_max, BUSY_THINK_MS)  # there are more who work
         if random.random() < EAGER_RATE:
-            character.settings.update(drawn_cleaner_settings(random, nodes))
-        return character
+            self.settings.update(drawn_cleaner_settings(random, nodes))
 
     def _draw_transactions(self, random: Random, nodes: int) -> None:
         self.settings |= {
