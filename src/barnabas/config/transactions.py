@@ -35,7 +35,7 @@ class TransactionConfig(CoordinatorConfig):
     transaction_two_phase_commit_enable: bool = boolean(
         "transaction.two.phase.commit.enable",
         False,
-        help="Whether an outside coordinator may end transactions, which then have no timeout; from InitProducerId 6 on.",
+        help="Whether an outside coordinator may end transactions, which then have no timeout (InitProducerId 6).",
     )
 
     # How a partition joins
