@@ -25,8 +25,9 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 up: install  ## start a broker on PORT (9092) with its files in DATA (data)
 	$(BIN)/barnabas up --data $(DATA) --port $(PORT)
 
-demo: install  ## start a broker, produce and consume through a real client, and show it
+demo: install  ## write, read, restart and kill brokers; then a food-delivery business on three of them, with Spark
 	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/food_delivery/run.py
 
 test: install  ## all tests
 	$(BIN)/python -m pytest -n 2

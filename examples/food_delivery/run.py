@@ -30,6 +30,7 @@ from barnabas.client.admin.topics import NewTopic
 HERE = Path(__file__).resolve().parent
 BROKERS = 3
 SERVICES = (("kitchen", 1), ("kitchen", 2), ("delivery", 1), ("billing", 1))
+FLOWS = ("per_minute", "deliveries", "revenue", "lake")  # of analytics.py
 KILL_AT = 0.6  # of all orders paid
 SHOW_SECONDS = 2.0
 PATIENCE_SECONDS = 600.0  # a minute on a machine with nothing else to do
@@ -161,6 +162,15 @@ def count_parquet(folder: Path) -> tuple[int, int]:
     return len(rows), len(set(rows))
 
 
+def wait_for_spark(spark: subprocess.Popen[str], data: Path) -> None:
+    """Until each of its queries has begun, which leaves a file."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not all((data / "checkpoints" / "food-delivery" / flow / "metadata").exists() for flow in FLOWS):
+        if spark.poll() is not None or time.monotonic() > deadline:
+            raise NotDone("Spark did not start")
+        time.sleep(0.2)
+
+
 def wait_for_files(business: Business, data: Path) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while count_parquet(data / "payments")[0] < business.orders:
@@ -218,13 +228,15 @@ def work(business: Business, data: Path, started: float) -> int:
     with ExitStack() as running:
         analytics = ["-m", "barnabas", "pipeline", "run", str(HERE / "analytics.py"), "--master", "local[2]"]
         environment = {"FOOD_DELIVERY_SERVERS": business.servers, "FOOD_DELIVERY_DATA": str(data)}
-        running.enter_context(process(analytics, data / "analytics.log", **environment))
-        say("analytics on Spark: orders by minute, time to the door, revenue; payments to Parquet")
+        spark = running.enter_context(process(analytics, data / "analytics.log", **environment))
+        say("Spark starts, which takes longer than everything else together")
         for name, member in SERVICES:
             words = [str(HERE / "service.py"), name, "--bootstrap-server", business.servers, "--member", str(member)]
             running.enter_context(process(words, data / f"{name}-{member}.log"))
         say(f"services: {', '.join(f'{name} {member}' for name, member in SERVICES)}")
         try:
+            wait_for_spark(spark, data)
+            say(f"analytics on Spark: {', '.join(FLOWS)}; after {time.monotonic() - started:.0f} s")
             asyncio.run(trade(business))
             wait_for_files(business, data)
         except NotDone as problem:

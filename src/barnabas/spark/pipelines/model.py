@@ -28,6 +28,7 @@ Build = Callable[["Run"], "DataFrame"]
 SERVERS = "localhost:9092"
 TRIGGER = "1 second"
 ERROR = "error"
+APPEND = "append"  # what Spark calls the output of new rows only
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Flow:
     name: str
     build: Build
     sink: Sink
-    output_mode: str = "append"
+    output_mode: str = APPEND
     dead_letter: str | None = None  # topic for rows with an error
 
 
@@ -104,7 +105,7 @@ class Pipeline:
             self.flows[flow.name] = flow
 
     def flow(
-        self, sink: Sink, *, name: str | None = None, output_mode: str = "append", dead_letter: str | None = None
+        self, sink: Sink, *, name: str | None = None, output_mode: str = APPEND, dead_letter: str | None = None
     ) -> Callable[[Build], Build]:
         """Makes a flow of a function that gives its stream."""
 

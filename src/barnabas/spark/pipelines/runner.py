@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.spark.pipelines.model import ERROR, EachBatch, FileSink, Flow, Pipeline, Polling, Run, TopicSink
+from barnabas.spark.pipelines.model import APPEND, ERROR, EachBatch, FileSink, Flow, Pipeline, Polling, Run, TopicSink
 from barnabas.spark.session import session
 
 if TYPE_CHECKING:
@@ -274,6 +274,9 @@ def _query(context: Run, flow: Flow, name: str, rows: DataFrame, sink: object) -
     trigger = {"availableNow": True} if context.once else {"processingTime": context.pipeline.trigger}
     writer = writer.trigger(**trigger)
     match sink:
+        case TopicSink() if flow.output_mode != APPEND:
+            # To a Python data source Spark streams new rows only; single batches are written in any mode.
+            writer = writer.foreachBatch(lambda batch, batch_id: context.write(batch, sink, name, batch_id))
         case TopicSink():
             writer = writer.format("barnabas").options(**context.sink_options(sink, name))
         case FileSink():
