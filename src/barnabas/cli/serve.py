@@ -155,8 +155,9 @@ def _reachable(config: BrokerConfig) -> BrokerConfig:
 @contextlib.contextmanager
 def _pid_file(config: BrokerConfig) -> Iterator[None]:
     path = os.path.join(config.data_directory, PID_FILE_NAME)
-    with open(path, "w", encoding="ascii") as file:
+    with open(f"{path}.new", "w", encoding="ascii") as file:
         file.write(f"{os.getpid()}\n")
+    os.replace(f"{path}.new", path)  # whoever reads it finds a whole number
     try:
         yield
     finally:
