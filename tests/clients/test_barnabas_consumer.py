@@ -341,7 +341,7 @@ async def silence(servers: str) -> None:
         with pytest.raises(CommitFailedError):
             await consumer.commit({TopicPartition(topic, 0): 0})
         await consumer.poll(100)
-        assert heard.words == ["assigned", "lost"]
+        assert heard.words[:2] == ["assigned", "lost"]
         await other.close()
         while not heard.owned:
             await consumer.poll(100)

@@ -169,9 +169,9 @@ class Shell:
             raise self._failed(command, f"{text}\n--- exit status {status}")
 
     def _is_done(self, command: Command, goes_on: bool) -> bool:
-        if goes_on:
-            return matches(command.shown, self._as_shown(self._said).splitlines())
-        return self._said.endswith("\n") and f"\n{END} " in self._said
+        if self._said and not self._said.endswith("\n"):
+            return False
+        return matches(command.shown, self._as_shown(self._said).splitlines()) if goes_on else f"\n{END} " in self._said
 
     def _failed(self, command: Command, said: str) -> PageFailed:
         self._errors.flush()

@@ -21,10 +21,11 @@ def library(request: pytest.FixtureRequest) -> Library:
 
 @pytest.fixture
 def threads() -> Callable[[], list[str]]:
-    """Those of brokers that run now."""
+    """Those of brokers and clients that run now and did not before the test."""
+    before = set(threading.enumerate())
 
     def running() -> list[str]:
-        return [each.name for each in threading.enumerate() if each.name.startswith(("barnabas", "asyncio_"))]
+        ours = (each for each in threading.enumerate() if each.name.startswith(("barnabas", "asyncio_")))
+        return [each.name for each in ours if each not in before]
 
-    assert running() == []
     return running
