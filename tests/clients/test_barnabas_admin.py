@@ -91,9 +91,14 @@ async def topics(admin: Admin, _servers: str) -> None:
     unborn = fresh("dry")
     dry = await admin.create_topics([NewTopic(name=unborn, partitions=1)], validate_only=True)
     assert list(dry.done) == [unborn]
-    listed = {each.name: each for each in await admin.list_topics()}
-    assert unborn not in listed
-    assert listed[one].topic_id == made.done[one].topic_id
+
+    async def listed() -> Any:  # brokers learn of a topic after it was made
+        found = {each.name: each for each in await admin.list_topics()}
+        return found if {one, two} <= set(found) else None
+
+    there = await until(listed, "the new topics")
+    assert unborn not in there
+    assert there[one].topic_id == made.done[one].topic_id
     described = await admin.describe_topics([two, one, "nothing-of-the-kind"], partitions_per_page=2)
     assert [each.partition for each in described.done[one].partitions] == [0, 1, 2]
     assert described.done[one].partitions[0].replicas == described.done[one].partitions[0].isr == (1,)
@@ -102,7 +107,11 @@ async def topics(admin: Admin, _servers: str) -> None:
     grown = await admin.create_partitions({one: 5, two: 1})
     assert list(grown.done) == [one]
     assert grown.failed[two].code == ErrorCode.INVALID_PARTITIONS
-    assert len((await admin.describe_topics([one])).done[one].partitions) == 5
+
+    async def has_grown() -> bool:
+        return len((await admin.describe_topics([one])).done[one].partitions) == 5
+
+    await until(has_grown, "the new partitions")
     gone = await admin.delete_topics([one, two, "nothing-of-the-kind"])
     assert set(gone.done) == {one, two}
     assert isinstance(gone.failed["nothing-of-the-kind"], UnknownTopicError)
