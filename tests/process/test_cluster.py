@@ -73,8 +73,9 @@ def cluster(tmp_path: Path) -> Iterator[ClusterProcess]:
 def test_three_brokers_are_one_log(cluster: ClusterProcess):
     """Killed one at a time, stopped by Ctrl-C, and started again at other addresses, they have everything."""
     assert len(cluster.addresses) == 3
+    everyone = dict(zip(cluster.ids, cluster.addresses, strict=True))
     for address in cluster.addresses:
-        assert brokers_known_at(address) == dict(zip(cluster.ids, cluster.addresses, strict=True))
+        wait_until(lambda address=address: brokers_known_at(address) == everyone, f"{address} knows everyone")
     create_topic(cluster.address)
     for place, address in enumerate(cluster.addresses):
         produce(address, 100 * place, 100)
