@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from confluent_kafka.admin import AdminClient, NewTopic
 from wire import METADATA_VERSION, Wire
 
+from barnabas.cli.ports import Ports
 from barnabas.protocol.messages.metadata import MetadataRequest
 
 TOPIC = "orders"
@@ -128,10 +130,21 @@ def run_barnabas(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
 
 
+def neighbours(ports: Ports) -> int:
+    """A port that is kept, and so is the next."""
+    while True:
+        first = ports.take(0)
+        with contextlib.suppress(OSError):
+            ports.take(first + 1)
+            return first
+
+
 def test_a_port_in_use_is_named_and_nobody_is_left(tmp_path: Path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        refused = run_barnabas("up", "--brokers", "3", "--port", str(port - 1), "--data", str(tmp_path / "data"))
+    with Ports("127.0.0.1") as ports:
+        first = neighbours(ports)
+        port = first + 1
+        with socket.create_server(("127.0.0.1", port)):
+            refused = run_barnabas("up", "--brokers", "3", "--port", str(first), "--data", str(tmp_path / "data"))
     assert refused.returncode == 1
     assert f"port {port} of 127.0.0.1 is in use" in refused.stderr
     assert refused.stdout == ""
@@ -156,10 +169,13 @@ def begin_by_hand(properties: Path) -> subprocess.Popen[bytes]:
 
 def test_three_brokers_by_hand(tmp_path: Path):
     """From files with Kafka's names, hosts by name. Clients are told the listener of the name that they dialled."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(9)]
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
+    with Ports("") as kept:
+        ports = [kept.take(0) for _ in range(9)]
+        kept.settle()
+        serve_by_hand(tmp_path, ports)
+
+
+def serve_by_hand(tmp_path: Path, ports: list[int]) -> None:
     voters = ",".join(f"{number + 1}@localhost:{ports[3 + number]}" for number in range(3))
     started = []
     for number in range(3):

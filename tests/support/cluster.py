@@ -6,10 +6,10 @@ Holds: every wait ends, with what was waited for or by failing the test.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from barnabas.cli.ports import Ports
 from barnabas.client.connection import ClientConnection
 from barnabas.config.broker import BrokerConfig
 from barnabas.errors import ErrorCode
@@ -39,16 +39,21 @@ REQUEST_MS_MAX = 10_000
 SET = 0  # as IncrementalAlterConfigs has it
 
 
+_kept = Ports("127.0.0.1")
+
+
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    """Nobody else gets them while the scenario lasts."""
+    ports = [_kept.take(0) for _ in range(count)]
+    _kept.settle()
     return ports
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), SCENARIO_SECONDS_MAX))
+    try:
+        asyncio.run(asyncio.wait_for(scenario(), SCENARIO_SECONDS_MAX))
+    finally:
+        _kept.close()
 
 
 async def until(condition: Callable[[], Any], what: str) -> Any:
