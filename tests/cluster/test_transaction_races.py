@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from cluster import Cluster, until
-from transactional_producer import SETTINGS, TransactionalProducer, run
+from transactional_producer import GROUP, SETTINGS, TransactionalProducer, coordinator, run
 
 from barnabas.errors import ErrorCode
+from barnabas.metadata.topic_names import OFFSETS_TOPIC
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -20,10 +21,14 @@ from barnabas.protocol.messages.write_txn_markers import (
 )
 from barnabas.protocol.record_batch import Record, encode_batch
 from barnabas.server import transaction_membership
-from barnabas.types import TopicPartition
+from barnabas.server.transaction_membership import Membership
 
-ALONE = {**SETTINGS, "transaction_state_log_replication_factor": "1", "offsets_topic_replication_factor": "1"}
-PLACE = TopicPartition("t", 0)
+ALONE = {
+    **SETTINGS,
+    "transaction_state_log_replication_factor": "1",
+    "offsets_topic_replication_factor": "1",
+    "offsets_topic_num_partitions": "1",
+}
 
 
 def batch_of(producer: TransactionalProducer, sequence: int) -> ProduceRequest:
@@ -48,23 +53,45 @@ class SlowCoordinator:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[asyncio.Future[Any]] = []
+        self._about: list[Membership] = []
         monkeypatch.setattr(transaction_membership, "ask", self._ask)
 
-    def _ask(self, _broker: Any, _membership: Any) -> Any:
+    def _ask(self, _broker: Any, membership: Membership) -> Any:
+        self._about.append(membership)
         self.asked.append(asyncio.get_running_loop().create_future())
         return self.asked[-1]
 
     def say(self, error: ErrorCode) -> None:
-        self.asked.pop(0).set_result({PLACE: error})
+        self.asked.pop(0).set_result(dict.fromkeys(self._about.pop(0).partitions, error))
 
 
 def error_of(answer: Any) -> int:
     return int(answer.responses[0].partition_responses[0].error_code)
 
 
-@pytest.mark.parametrize("version", [11, 12])
+async def write_marker(cluster: Cluster, producer: TransactionalProducer, epoch: int, topic: str = "t") -> None:
+    """On a connection of its own: that of a request which waits is held up."""
+    marker = WritableTxnMarker(
+        producer_id=producer.id,
+        producer_epoch=epoch,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[0])],
+    )
+    busy, cluster.nodes[1]._connection = cluster.nodes[1]._connection, None
+    await cluster.nodes[1].ask(WriteTxnMarkersRequest(markers=[marker]), 1)
+    second, cluster.nodes[1]._connection = cluster.nodes[1]._connection, busy
+    assert second is not None
+    second.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "epochs_later", "error"),
+    [
+        (11, 0, ErrorCode.INVALID_TXN_STATE),
+        (12, 1, ErrorCode.INVALID_PRODUCER_EPOCH),  # each end raises the epoch
+    ],
+)
 def test_a_marker_between_the_word_and_the_write_makes_it_worthless(
-    monkeypatch: pytest.MonkeyPatch, version: int
+    monkeypatch: pytest.MonkeyPatch, version: int, epochs_later: int, error: ErrorCode
 ) -> None:
     async def scenario() -> None:
         async with Cluster(1, **ALONE) as cluster:
@@ -74,20 +101,74 @@ def test_a_marker_between_the_word_and_the_write_makes_it_worthless(
             coordinator = SlowCoordinator(monkeypatch)
             writing = asyncio.ensure_future(cluster.nodes[1].ask(batch_of(producer, 0), version))
             await until(lambda: coordinator.asked, "the coordinator is asked")
-            marker = WritableTxnMarker(
-                producer_id=producer.id,
-                producer_epoch=producer.epoch,
-                topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
-            )
-            connection = cluster.nodes[1]._connection
-            cluster.nodes[1]._connection = None  # the first one is held up
-            await cluster.nodes[1].ask(WriteTxnMarkersRequest(markers=[marker]), 1)
+            await write_marker(cluster, producer, producer.epoch + epochs_later)
             coordinator.say(ErrorCode.NONE)
-            assert error_of(await writing) == ErrorCode.INVALID_TXN_STATE
+            assert error_of(await writing) == error
             log = cluster.replica(1, "t").log
             assert (log.log_end_offset, log.last_stable_offset) == (1, 1)
-            assert connection is not None
-            connection.close()
+
+    run(scenario)
+
+
+def test_the_marker_of_the_transaction_before_does_not_hinder_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It carries the epoch of the next one, which may be waiting for its word already."""
+
+    async def scenario() -> None:
+        async with Cluster(1, **ALONE) as cluster:
+            await cluster.create_topic("t", replicas=1)
+            producer = TransactionalProducer(cluster)
+            await producer.init()
+            coordinator = SlowCoordinator(monkeypatch)
+            writing = asyncio.ensure_future(cluster.nodes[1].ask(batch_of(producer, 0), 12))
+            await until(lambda: coordinator.asked, "the coordinator is asked")
+            await write_marker(cluster, producer, producer.epoch)
+            coordinator.say(ErrorCode.NONE)
+            assert error_of(await writing) == ErrorCode.NONE
+            committing = asyncio.ensure_future(producer.commit_offsets("g", 1))
+            await until(lambda: coordinator.asked, "the coordinator is asked")
+            await write_marker(cluster, producer, producer.epoch, OFFSETS_TOPIC)
+            coordinator.say(ErrorCode.NONE)
+            await committing
+
+    run(scenario)
+
+
+def test_who_ceases_to_lead_meanwhile_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """INVALID_TXN_STATE would end the transaction, where it is enough to ask the next leader."""
+
+    async def scenario() -> None:
+        async with Cluster(1, **ALONE) as cluster:
+            await cluster.create_topic("t", replicas=1)
+            producer = TransactionalProducer(cluster)
+            await producer.init()
+            slow = SlowCoordinator(monkeypatch)
+            writing = asyncio.ensure_future(cluster.nodes[1].ask(batch_of(producer, 0), 12))
+            await until(lambda: slow.asked, "the coordinator is asked")
+            cluster.replica(1, "t")._cease_to_lead()
+            slow.say(ErrorCode.NONE)
+            assert error_of(await writing) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(scenario)
+
+
+def test_groups_of_one_partition_may_join_a_transaction_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One word is enough for both: the write of the first has begun the transaction for the second."""
+
+    async def scenario() -> None:
+        async with Cluster(1, **ALONE) as cluster:
+            await cluster.create_topic("t", replicas=1)
+            producer = TransactionalProducer(cluster)
+            await producer.init()
+            await coordinator(cluster, "g", GROUP)
+            slow = SlowCoordinator(monkeypatch)
+            first = asyncio.ensure_future(producer.commit_offsets("g", 1))
+            await until(lambda: slow.asked, "the coordinator is asked")
+            cluster.nodes[1]._connection = None  # that of the first one is held up
+            second = asyncio.ensure_future(producer.commit_offsets("h", 2))
+            await until(lambda: len(slow.asked) == 2, "the coordinator is asked twice")
+            for _ in range(2):
+                slow.say(ErrorCode.NONE)
+            await asyncio.gather(first, second)
 
     run(scenario)
 

@@ -1,13 +1,14 @@
 """A transaction marker appended to a partition that this broker leads.
 
 Always holds: what a marker of the offsets topic decides is applied to the groups of that partition with it. After a
-marker, nothing counts that was verified before it.
+marker, nothing counts that was verified before it in the transaction that it ends.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.coordination.outcome import Producer
 from barnabas.errors import ErrorCode
 from barnabas.log.append import AppendOrigin
 from barnabas.metadata.topic_names import OFFSETS_TOPIC
@@ -61,7 +62,7 @@ def append(broker: Broker, name: TopicPartition, marker: Marker) -> tuple[ErrorC
     info = partition.append(batch, ACKS_ALL, AppendOrigin.COORDINATOR)
     if info.error != ErrorCode.NONE:
         return info.error, None
-    partition.verifications.forget(marker.producer_id)
+    partition.verifications.marker_written(Producer(marker.producer_id, marker.producer_epoch))
     if groups is not None:
         groups.transaction_ended(marker.producer_id, committed=marker.committed)
     return ErrorCode.NONE, partition.committed(info.end_offset)

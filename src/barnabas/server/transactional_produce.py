@@ -20,6 +20,7 @@ from barnabas.protocol.record_batch import BatchHeader, InvalidRecordBatch, read
 from barnabas.server import transaction_membership
 from barnabas.server.transaction_errors import told_to_writer
 from barnabas.server.transaction_membership import Errors, Membership
+from barnabas.server.verification import has_begun
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class _Beginning(NamedTuple):
 
     partition: Partition
     header: BatchHeader
+    producer: Producer
     guard: Guard
 
 
@@ -46,20 +48,16 @@ def check(broker: Broker, request: ProduceRequest, api_version: int) -> Refused 
     """An awaitable keeps the records: they must not lie in a buffer that is used again."""
     assert request.transactional_id is not None
     found = list(_transactional(broker, request, by_id=api_version >= TOPIC_ID_VERSION))
-    producers = {Producer(header.producer_id, header.producer_epoch) for _partition, header in found}
-    if len(producers) > 1:
+    if len({_producer_of(header) for _partition, header in found}) > 1:
         return {partition.name: ErrorCode.INVALID_PRODUCER_ID_MAPPING for partition, _header in found}
     adds = api_version >= ADDS_SINCE_VERSION
     if not (adds or broker.config.transaction_partition_verification_enable):
         return {}
-    beginning = {
-        partition.name: _Beginning(partition, header, partition.verifications.begin(header.producer_id))
-        for partition, header in found
-        if partition.is_leader and not _has_begun(partition, header)
-    }
+    beginning = {partition.name: _begin(partition, header, adds=adds) for partition, header in _not_begun(found)}
     if not beginning:
         return {}
-    membership = Membership(request.transactional_id, producers.pop(), list(beginning), only_verify=not adds)
+    producer = next(iter(beginning.values())).producer
+    membership = Membership(request.transactional_id, producer, list(beginning), only_verify=not adds)
     asked = transaction_membership.ask(broker, membership)
     if isinstance(asked, Mapping):
         return _refused(beginning, asked, api_version)
@@ -98,18 +96,31 @@ def _header(data: PartitionProduceData) -> BatchHeader | None:
         return None
 
 
-def _has_begun(partition: Partition, header: BatchHeader) -> bool:
-    state = partition.log.producers.get(header.producer_id)
-    return state is not None and state.in_transaction and state.epoch == header.producer_epoch
+def _producer_of(header: BatchHeader) -> Producer:
+    return Producer(header.producer_id, header.producer_epoch)
+
+
+def _not_begun(found: list[tuple[Partition, BatchHeader]]) -> Iterator[tuple[Partition, BatchHeader]]:
+    for partition, header in found:
+        state = partition.log.producers.get(header.producer_id)
+        if partition.is_leader and not has_begun(state, _producer_of(header)):
+            yield partition, header
+
+
+def _begin(partition: Partition, header: BatchHeader, *, adds: bool) -> _Beginning:
+    producer = _producer_of(header)
+    return _Beginning(partition, header, producer, partition.verifications.begin(producer, adds=adds))
 
 
 def _refused(beginning: Mapping[TopicPartition, _Beginning], errors: Errors, api_version: int) -> Refused:
     refused = {}
     adds = api_version >= ADDS_SINCE_VERSION
-    for name, (partition, header, guard) in beginning.items():
-        holds = partition.verifications.holds(header.producer_id, guard)
-        partition.verifications.forget(header.producer_id)
+    for name, (partition, header, producer, guard) in beginning.items():
+        state = partition.log.producers.get(producer.id)
+        late = partition.verifications.end(producer, guard, state)
         error = errors[name]
+        if not partition.is_leader:
+            continue  # any more: the write will say so, and whoever leads now asks anew
         if error != ErrorCode.NONE:
             refused[name] = told_to_writer(
                 error,
@@ -117,8 +128,8 @@ def _refused(beginning: Mapping[TopicPartition, _Beginning], errors: Errors, api
                 knows_abortable=api_version >= ABORTABLE_SINCE_VERSION,
                 adds=adds,
             )
-        elif not holds and not _has_begun(partition, header):
-            refused[name] = ErrorCode.INVALID_TXN_STATE
-        elif adds and header.base_sequence != 0 and partition.log.producers.get(header.producer_id) is None:
+        elif late != ErrorCode.NONE:
+            refused[name] = late
+        elif adds and header.base_sequence != 0 and state is None:
             refused[name] = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER  # each epoch is new here, so each begins at 0
     return refused

@@ -24,6 +24,7 @@ from barnabas.server.context import RequestContext
 from barnabas.server.group_client import client_of
 from barnabas.server.transaction_errors import told_to_writer
 from barnabas.server.transaction_membership import Errors, Membership
+from barnabas.server.verification import has_begun
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -56,14 +57,14 @@ def _commit(
     if shard is None or shard.error != ErrorCode.NONE:
         return _failed(request, ErrorCode.NOT_COORDINATOR if shard is None else shard.error)
     adds = context.api_version >= ADDS_SINCE_VERSION
-    state = shard.partition.log.producers.get(request.producer_id)
-    begun = state is not None and state.in_transaction and state.epoch == request.producer_epoch
+    producer = Producer(request.producer_id, request.producer_epoch)
+    begun = has_begun(shard.partition.log.producers.get(producer.id), producer)
     if begun or not (adds or broker.config.transaction_partition_verification_enable):
         return _write(broker, context, request)
-    guard = shard.partition.verifications.begin(request.producer_id)
+    guard = shard.partition.verifications.begin(producer, adds=adds)
     membership = Membership(
         request.transactional_id,
-        Producer(request.producer_id, request.producer_epoch),
+        producer,
         [TopicPartition(OFFSETS_TOPIC, shard.partition.name.partition)],
         only_verify=not adds,
     )
@@ -93,8 +94,8 @@ def _write_verified(
     guard: Guard,
     errors: Errors,
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    holds = partition.verifications.holds(request.producer_id, guard)
-    partition.verifications.forget(request.producer_id)
+    producer = Producer(request.producer_id, request.producer_epoch)
+    late = partition.verifications.end(producer, guard, partition.log.producers.get(producer.id))
     (error,) = errors.values()
     if error != ErrorCode.NONE:
         told = told_to_writer(
@@ -104,8 +105,8 @@ def _write_verified(
             adds=context.api_version >= ADDS_SINCE_VERSION,
         )
         return _failed(request, told)
-    if not holds:
-        return _failed(request, ErrorCode.INVALID_TXN_STATE)
+    if late != ErrorCode.NONE and partition.is_leader:
+        return _failed(request, late)
     return _write(broker, context, request)
 
 
