@@ -2,7 +2,8 @@
 
 Owns the client's beginning and end, and one loop for all calls about several things (`carry_out`): things are grouped
 by the broker that is responsible for them, asked about at the same time, and those that failed for a reason that passes
-are tried again. Always holds: a call ends within its time, and says of each thing what became of it.
+are tried again. Always holds: a call ends within its time, and says of each thing, in the order of the question, what
+became of it.
 Does not know: any request but those that find out who is responsible.
 """
 
@@ -99,7 +100,7 @@ class AdminBase:
         timeout_ms = self.within_ms(timeout_ms)
         began_ms = clock.monotonic_ms()
         results: Results[K, V] = Results()
-        pending = list(dict.fromkeys(items))
+        asked = pending = list(dict.fromkeys(items))
         failures = 0
         while pending:
             left_ms = began_ms + timeout_ms - clock.monotonic_ms()
@@ -121,7 +122,7 @@ class AdminBase:
                 break
             if pending:
                 await clock.sleep(pause_ms)
-        return results
+        return results.in_order_of(asked)
 
     async def _attempt(self, pending: list[K], route: Route[K], ask: Ask[K, V]) -> Results[K, V]:
         try:

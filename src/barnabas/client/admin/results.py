@@ -46,6 +46,14 @@ class Results(Generic[K, V]):
         self.done.update(other.done)
         self.failed.update(other.failed)
 
+    def in_order_of(self, keys: Iterable[K]) -> "Results[K, V]":
+        """As they were asked about: brokers answer in an order of their own."""
+        asked = list(keys)
+        return Results(
+            {key: self.done[key] for key in asked if key in self.done},
+            {key: self.failed[key] for key in asked if key in self.failed},
+        )
+
 
 def failed_all(keys: Iterable[K], error: KafkaError) -> "Results[K, Any]":
     return Results({}, dict.fromkeys(keys, error))
