@@ -1,4 +1,4 @@
-"""One broker in memory for all tests of this folder, and the command line called in this process.
+"""The command line called in this process, on a broker of Barnabas and again on Apache Kafka.
 
 Names are never shared between tests, so their order means nothing.
 """
@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,18 +18,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
-from broker_process import BrokerProcess
+import brokers
 
 from barnabas.cli.main import main
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess() as running:
-        yield running
-        assert "Traceback" not in running.errors(), running.errors()[-8000:]
+served = brokers.served
+served_by_apache = brokers.served_by_apache
+served_by_either = brokers.served_by_either
 
 
 class Said(NamedTuple):
@@ -50,11 +46,8 @@ Run = Callable[..., Said]
 
 
 @pytest.fixture
-def run(
-    broker: BrokerProcess, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Said]:
-    """`run("topic", "list", code=0)`; `text` is given as standard input."""
-    monkeypatch.setenv("BARNABAS_BOOTSTRAP", broker.address)
+def run_alone(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`run_alone("topic", "list", code=3)`, with no broker; `text` is given as standard input."""
 
     def call(*words: str, code: int = 0, text: str | None = None) -> Said:
         with _input(text, monkeypatch):
@@ -66,6 +59,13 @@ def run(
         return said
 
     return call
+
+
+@pytest.fixture
+def run(run_alone: Run, served_by_either: str, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`run("topic", "list")`, on a broker that is there."""
+    monkeypatch.setenv("BARNABAS_BOOTSTRAP", served_by_either)
+    return run_alone
 
 
 class _input:

@@ -89,14 +89,14 @@ def test_the_quorum(run: Run) -> None:
     assert run(*added, "--timeout-ms", "3000", code=1).err.startswith("barnabas: adding voter 7: ")
 
 
-def test_nobody_there(run: Run) -> None:
-    said = run("topic", "list", "--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "300", code=3)
+def test_nobody_there(run_alone: Run) -> None:
+    said = run_alone("topic", "list", "--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "300", code=3)
     assert "no broker answered at 127.0.0.1:1 within 300 ms" in said.err
     assert said.err.count("\n") == 1
-    said = run("topic", "list", "-b", "127.0.0.1:1", "--timeout-ms", "300", "--json", code=3)
+    said = run_alone("topic", "list", "-b", "127.0.0.1:1", "--timeout-ms", "300", "--json", code=3)
     assert '"code": "REQUEST_TIMED_OUT"' in said.err
-    assert run("produce", "t", "-b", "127.0.0.1:1", "--value", "x", "--timeout-ms", "300", code=3).out == ""
-    assert run("consume", "t", "-b", "127.0.0.1:1", "--timeout-ms", "300", code=3).out == ""
+    assert run_alone("produce", "t", "-b", "127.0.0.1:1", "--value", "x", "--timeout-ms", "300", code=3).out == ""
+    assert run_alone("consume", "t", "-b", "127.0.0.1:1", "--timeout-ms", "300", code=3).out == ""
 
 
 def test_shells_complete_names(topic: Name) -> None:

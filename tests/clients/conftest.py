@@ -18,34 +18,16 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
-import apache_kafka
+import brokers
 from broker_process import BrokerProcess
 from client_libraries import confluent_kafka as ck
 from client_libraries import kafka
 from confluent_io import DELIVERY_SECONDS_MAX, create_topic, open_consumer
 
 _topic_numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def bootstrap() -> Iterator[str]:
-    given = os.environ.get("BARNABAS_TEST_BOOTSTRAP")
-    if given:
-        yield given
-        return
-    with BrokerProcess() as broker:
-        yield broker.address
-        assert "Traceback" not in broker.errors(), broker.errors()[-8000:]
-
-
-@pytest.fixture(scope="session")
-def apache_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Apache Kafka itself, once for all tests of our own clients that want to meet it."""
-    reason = apache_kafka.why_unavailable()
-    if reason is not None or not apache_kafka.has_jars():
-        pytest.skip(reason or "the jars of Apache Kafka are not here; the compatibility suites fetch them")
-    with apache_kafka.ApacheKafka(tmp_path_factory.mktemp("apache-kafka")) as kafka:
-        yield kafka.address
+served = brokers.served
+served_by_apache = brokers.served_by_apache
+served_by_either = brokers.served_by_either
 
 
 @pytest.fixture
@@ -58,8 +40,8 @@ def disk_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture(scope="session")
-def admin(bootstrap: str) -> ck.admin.AdminClient:
-    return ck.admin.AdminClient({"bootstrap.servers": bootstrap})
+def admin(served: str) -> ck.admin.AdminClient:
+    return ck.admin.AdminClient({"bootstrap.servers": served})
 
 
 @pytest.fixture
@@ -80,12 +62,12 @@ def new_topic(admin: ck.admin.AdminClient, topic_name: Callable[[], str]) -> Cal
 
 
 @pytest.fixture
-def new_producer(bootstrap: str) -> Iterator[Callable[..., ck.Producer]]:
+def new_producer(served: str) -> Iterator[Callable[..., ck.Producer]]:
     producers: list[ck.Producer] = []
 
     def create(**settings: object) -> ck.Producer:
         settings = {name.replace("_", "."): value for name, value in settings.items()}
-        producers.append(ck.Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, **settings}))
+        producers.append(ck.Producer({"bootstrap.servers": served, "linger.ms": 1, **settings}))
         return producers[-1]
 
     yield create
@@ -95,11 +77,11 @@ def new_producer(bootstrap: str) -> Iterator[Callable[..., ck.Producer]]:
 
 
 @pytest.fixture
-def new_consumer(bootstrap: str) -> Iterator[Callable[..., ck.Consumer]]:
+def new_consumer(served: str) -> Iterator[Callable[..., ck.Consumer]]:
     """Consumers for assign only: the group name is a formality of librdkafka and nothing is committed."""
     consumers: list[ck.Consumer] = []
 
-    def create(address: str = bootstrap, **settings: object) -> ck.Consumer:
+    def create(address: str = served, **settings: object) -> ck.Consumer:
         consumers.append(open_consumer(address, **settings))
         return consumers[-1]
 
@@ -109,11 +91,11 @@ def new_consumer(bootstrap: str) -> Iterator[Callable[..., ck.Consumer]]:
 
 
 @pytest.fixture
-def stored_bytes(bootstrap: str) -> Iterator[Callable[[str], int]]:
+def stored_bytes(served: str) -> Iterator[Callable[[str], int]]:
     """Size of partition 0 of a topic as the broker's log directories tell it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        client = kafka.KafkaAdminClient(bootstrap_servers=bootstrap)
+        client = kafka.KafkaAdminClient(bootstrap_servers=served)
 
         def size(topic: str) -> int:
             directories = [each for node in client.describe_log_dirs() for each in node["log_dirs"]]

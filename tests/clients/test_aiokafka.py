@@ -17,9 +17,9 @@ assert aiokafka
 
 
 @asynccontextmanager
-async def open_consumer(bootstrap: str, topic: str, **settings: object) -> AsyncIterator[AIOKafkaConsumer]:
+async def open_consumer(served: str, topic: str, **settings: object) -> AsyncIterator[AIOKafkaConsumer]:
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=bootstrap, group_id=None, auto_offset_reset="earliest", enable_auto_commit=False, **settings
+        bootstrap_servers=served, group_id=None, auto_offset_reset="earliest", enable_auto_commit=False, **settings
     )
     await consumer.start()
     try:
@@ -35,30 +35,30 @@ async def take(consumer: AIOKafkaConsumer, count: int) -> list:
 
 @pytest.mark.parametrize("idempotent", [False, True])
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
-def test_every_codec(bootstrap: str, new_topic: Callable[..., str], codec: str | None, idempotent: bool):
+def test_every_codec(served: str, new_topic: Callable[..., str], codec: str | None, idempotent: bool):
     topic = new_topic()
     values = [bytes([number % 256]) * (number * 53 % 4_000) for number in range(300)]
 
     async def scenario() -> None:
         settings = {"compression_type": codec, "enable_idempotence": idempotent, "linger_ms": 5}
-        async with AIOKafkaProducer(bootstrap_servers=bootstrap, **settings) as producer:
+        async with AIOKafkaProducer(bootstrap_servers=served, **settings) as producer:
             futures = [await producer.send(topic, value) for value in values]
             sent = [await asyncio.wait_for(future, WAIT_SECONDS) for future in futures]
         assert [metadata.offset for metadata in sent] == list(range(300))
-        async with open_consumer(bootstrap, topic) as consumer:
+        async with open_consumer(served, topic) as consumer:
             assert [message.value for message in await take(consumer, 300)] == values
 
     asyncio.run(scenario())
 
 
-def test_headers_timestamps_and_nulls(bootstrap: str, new_topic: Callable[..., str]):
+def test_headers_timestamps_and_nulls(served: str, new_topic: Callable[..., str]):
     topic = new_topic()
 
     async def scenario() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+        async with AIOKafkaProducer(bootstrap_servers=served) as producer:
             await producer.send_and_wait(topic, None, key=b"k", timestamp_ms=1_234, headers=[("h", b"1"), ("h", b"")])
             await producer.send_and_wait(topic, b"", key=None, timestamp_ms=5)
-        async with open_consumer(bootstrap, topic) as consumer:
+        async with open_consumer(served, topic) as consumer:
             first, second = await take(consumer, 2)
         assert (first.key, first.value, first.timestamp) == (b"k", None, 1_234)
         assert list(first.headers) == [("h", b"1"), ("h", b"")]
@@ -67,16 +67,16 @@ def test_headers_timestamps_and_nulls(bootstrap: str, new_topic: Callable[..., s
     asyncio.run(scenario())
 
 
-def test_seek_positions_and_times(bootstrap: str, new_topic: Callable[..., str]):
+def test_seek_positions_and_times(served: str, new_topic: Callable[..., str]):
     topic = new_topic()
     partition = TopicPartition(topic, 0)
     base = 1_700_000_000_000
 
     async def scenario() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+        async with AIOKafkaProducer(bootstrap_servers=served) as producer:
             for number in range(30):
                 await producer.send_and_wait(topic, b"%d" % number, timestamp_ms=base + number)
-        async with open_consumer(bootstrap, topic) as consumer:
+        async with open_consumer(served, topic) as consumer:
             consumer.seek(partition, 20)
             assert [message.value for message in await take(consumer, 3)] == [b"20", b"21", b"22"]
             await consumer.seek_to_beginning(partition)
@@ -89,12 +89,12 @@ def test_seek_positions_and_times(bootstrap: str, new_topic: Callable[..., str])
     asyncio.run(scenario())
 
 
-def test_many_waiting_consumers_are_woken(bootstrap: str, new_topic: Callable[..., str]):
+def test_many_waiting_consumers_are_woken(served: str, new_topic: Callable[..., str]):
     topic = new_topic()
 
     async def scenario() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
-            consumers = [open_consumer(bootstrap, topic, fetch_max_wait_ms=60_000) for _ in range(5)]
+        async with AIOKafkaProducer(bootstrap_servers=served) as producer:
+            consumers = [open_consumer(served, topic, fetch_max_wait_ms=60_000) for _ in range(5)]
             opened = [await each.__aenter__() for each in consumers]
             for number in range(5):
                 waiting = [asyncio.create_task(take(consumer, 1)) for consumer in opened]
@@ -107,11 +107,11 @@ def test_many_waiting_consumers_are_woken(bootstrap: str, new_topic: Callable[..
     asyncio.run(scenario())
 
 
-def test_too_large_a_message(bootstrap: str, new_topic: Callable[..., str]):
+def test_too_large_a_message(served: str, new_topic: Callable[..., str]):
     topic = new_topic(config={"max.message.bytes": "2000"})
 
     async def scenario() -> None:
-        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+        async with AIOKafkaProducer(bootstrap_servers=served) as producer:
             with pytest.raises(MessageSizeTooLargeError):
                 await producer.send_and_wait(topic, b"x" * 3_000)
             await producer.send_and_wait(topic, b"x" * 1_000)
@@ -119,11 +119,11 @@ def test_too_large_a_message(bootstrap: str, new_topic: Callable[..., str]):
     asyncio.run(scenario())
 
 
-def test_admin(bootstrap: str, topic_name: Callable[[], str]):
+def test_admin(served: str, topic_name: Callable[[], str]):
     topic = topic_name()
 
     async def scenario() -> None:
-        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        admin = AIOKafkaAdminClient(bootstrap_servers=served)
         await admin.start()
         try:
             await admin.create_topics([NewTopic(topic, 2, 1)])

@@ -41,8 +41,8 @@ class Listener(ConsumerRebalanceListener):
 
 
 class Member:
-    def __init__(self, bootstrap: str, group: str, topic: str, **settings: object) -> None:
-        self.consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **{**QUICK, **settings})
+    def __init__(self, served: str, group: str, topic: str, **settings: object) -> None:
+        self.consumer = AIOKafkaConsumer(bootstrap_servers=served, group_id=group, **{**QUICK, **settings})
         self.listener = Listener()
         self.consumer.subscribe([topic], listener=self.listener)
         self.values: list[bytes] = []
@@ -74,8 +74,8 @@ class Member:
 
 
 @asynccontextmanager
-async def member(bootstrap: str, topic: str, **settings: object) -> AsyncIterator[Member]:
-    found = await Member(bootstrap, topic, topic, **settings).start()
+async def member(served: str, topic: str, **settings: object) -> AsyncIterator[Member]:
+    found = await Member(served, topic, topic, **settings).start()
     try:
         yield found
     finally:
@@ -89,9 +89,9 @@ async def until(condition: Callable[[], bool], what: str) -> None:
         await asyncio.sleep(0.005)
 
 
-async def fill(bootstrap: str, topic: str, count: int, first: int = 0) -> list[bytes]:
+async def fill(served: str, topic: str, count: int, first: int = 0) -> list[bytes]:
     values = [b"%06d" % number for number in range(first, first + count)]
-    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+    async with AIOKafkaProducer(bootstrap_servers=served) as producer:
         for number, value in enumerate(values):
             await producer.send_and_wait(topic, value, partition=number % PARTITIONS)
     return values
@@ -107,20 +107,20 @@ def share(*members: Member) -> bool:
     [RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor],
     ids=lambda each: each.name,
 )
-def test_members_share_and_take_over(bootstrap: str, new_topic: Callable[..., str], assignor: type) -> None:
+def test_members_share_and_take_over(served: str, new_topic: Callable[..., str], assignor: type) -> None:
     topic = new_topic(partitions=PARTITIONS)
     settings = {"partition_assignment_strategy": (assignor,)}
 
     async def scenario() -> None:
-        values = await fill(bootstrap, topic, 20)
-        async with member(bootstrap, topic, **settings) as second:
-            async with member(bootstrap, topic, **settings) as first:
+        values = await fill(served, topic, 20)
+        async with member(served, topic, **settings) as second:
+            async with member(served, topic, **settings) as first:
                 await until(lambda: sorted(set(first.values + second.values)) == values, "everything is read")
                 await until(lambda: share(first, second), "they share")
-                values.extend(await fill(bootstrap, topic, 20, first=20))
+                values.extend(await fill(served, topic, 20, first=20))
                 await until(lambda: sorted(set(first.values + second.values)) == values, "each reads its part")
             await until(lambda: len(second.owned) == PARTITIONS, "the other takes over")
-            values.extend(await fill(bootstrap, topic, 20, first=40))
+            values.extend(await fill(served, topic, 20, first=40))
             await until(lambda: sorted(set(first.values + second.values)) == values, "and reads on")
             places = [TopicPartition(topic, index) for index in range(PARTITIONS)]
             await until_committed(second, places, 15)
@@ -138,30 +138,30 @@ async def until_committed(reader: Member, places: list[TopicPartition], offset: 
             raise AssertionError(f"{place} has {await reader.consumer.committed(place)}")
 
 
-def test_a_static_member(bootstrap: str, new_topic: Callable[..., str]) -> None:
+def test_a_static_member(served: str, new_topic: Callable[..., str]) -> None:
     """It leaves when it stops, and joins as somebody new: aiokafka does so with an instance id too."""
     topic = new_topic(partitions=PARTITIONS)
 
     async def scenario() -> None:
-        async with member(bootstrap, topic) as other:
+        async with member(served, topic) as other:
             await until(lambda: len(other.owned) == PARTITIONS, "the first has everything")
-            async with member(bootstrap, topic, group_instance_id="one") as one:
+            async with member(served, topic, group_instance_id="one") as one:
                 await until(lambda: share(other, one), "they share")
-            async with member(bootstrap, topic, group_instance_id="one") as one:
+            async with member(served, topic, group_instance_id="one") as one:
                 await until(lambda: share(other, one), "they share again")
 
     asyncio.run(scenario())
 
 
-def test_administration(bootstrap: str, new_topic: Callable[..., str]) -> None:
+def test_administration(served: str, new_topic: Callable[..., str]) -> None:
     topic = new_topic(partitions=PARTITIONS)
 
     async def scenario() -> None:
-        await fill(bootstrap, topic, 8)
-        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        await fill(served, topic, 8)
+        admin = AIOKafkaAdminClient(bootstrap_servers=served)
         await admin.start()
         try:
-            async with member(bootstrap, topic) as one:
+            async with member(served, topic) as one:
                 await until(lambda: len(one.values) == 8, "everything is read")
                 assert (topic, "consumer") in await admin.list_consumer_groups()
                 (described,) = await admin.describe_consumer_groups([topic])

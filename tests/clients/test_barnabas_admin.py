@@ -14,7 +14,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
-import apache_kafka
 from client_libraries import confluent_kafka as ck
 
 from barnabas.client.admin import Admin
@@ -339,19 +338,8 @@ async def run(scenario: Callable[[Admin, str], Awaitable[None]], servers: str) -
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.__name__)
-def test_admin(scenario: Callable[[Admin, str], Awaitable[None]], bootstrap: str) -> None:
-    asyncio.run(run(scenario, bootstrap))
-
-
-@pytest.mark.java
-def test_admin_against_apache_kafka(tmp_path: Path) -> None:
-    """All in one test, so that Kafka is started once."""
-    reason = apache_kafka.why_unavailable()
-    if reason is not None or not apache_kafka.has_jars():
-        pytest.skip(reason or "the jars of Apache Kafka are not here; the compatibility suites fetch them")
-    with apache_kafka.ApacheKafka(tmp_path) as kafka:
-        for scenario in SCENARIOS:
-            asyncio.run(run(scenario, kafka.address))
+def test_admin(scenario: Callable[[Admin, str], Awaitable[None]], served_by_either: str) -> None:
+    asyncio.run(run(scenario, served_by_either))
 
 
 # Bad input
@@ -366,9 +354,9 @@ def test_nobody_there() -> None:
     asyncio.run(scenario())
 
 
-def test_a_closed_admin_says_so(bootstrap: str) -> None:
+def test_a_closed_admin_says_so(served: str) -> None:
     async def scenario() -> None:
-        async with Admin(bootstrap_servers=bootstrap) as admin:
+        async with Admin(bootstrap_servers=served) as admin:
             pass
         with pytest.raises(ClientClosedError):
             await admin.list_topics()

@@ -453,23 +453,17 @@ async def run(scenario: Callable[[str], Awaitable[None]], servers: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.__name__)
-def test_consumer(scenario: Callable[[str], Awaitable[None]], bootstrap: str) -> None:
-    asyncio.run(run(scenario, bootstrap))
-
-
-@pytest.mark.java
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.__name__)
-def test_consumer_against_apache_kafka(scenario: Callable[[str], Awaitable[None]], apache_bootstrap: str) -> None:
-    asyncio.run(run(scenario, apache_bootstrap))
+def test_consumer(scenario: Callable[[str], Awaitable[None]], served_by_either: str) -> None:
+    asyncio.run(run(scenario, served_by_either))
 
 
 # For scripts
 
 
-def test_a_script(bootstrap: str) -> None:
-    topic = asyncio.run(new_topic(bootstrap))
-    asyncio.run(send(bootstrap, topic, *(b"%d" % number for number in range(10))))
-    settings = {"bootstrap_servers": bootstrap, "group_id": name("group"), **QUICK, **CLASSIC}
+def test_a_script(served: str) -> None:
+    topic = asyncio.run(new_topic(served))
+    asyncio.run(send(served, topic, *(b"%d" % number for number in range(10))))
+    settings = {"bootstrap_servers": served, "group_id": name("group"), **QUICK, **CLASSIC}
     with synchronous.Consumer(topic, **settings) as consumer:
         for record in consumer:
             if record.offset == 3:
@@ -498,9 +492,9 @@ def test_settings_that_make_no_sense() -> None:
         Consumer(bootstrap_servers="x:1", max_poll_records=1.5)
 
 
-def test_a_consumer_that_is_not_started_or_closed(bootstrap: str) -> None:
+def test_a_consumer_that_is_not_started_or_closed(served: str) -> None:
     async def use() -> None:
-        consumer = Consumer(bootstrap_servers=bootstrap, group_id="a")
+        consumer = Consumer(bootstrap_servers=served, group_id="a")
         consumer.assign([("t", 0)])
         with pytest.raises(ClientClosedError, match="not started"):
             await consumer.poll()
@@ -514,9 +508,9 @@ def test_a_consumer_that_is_not_started_or_closed(bootstrap: str) -> None:
     asyncio.run(use())
 
 
-def test_calls_that_make_no_sense(bootstrap: str) -> None:
+def test_calls_that_make_no_sense(served: str) -> None:
     async def use() -> None:
-        async with Consumer(bootstrap_servers=bootstrap) as consumer:
+        async with Consumer(bootstrap_servers=served) as consumer:
             with pytest.raises(IllegalStateError, match="subscribe to topics or assign partitions first"):
                 await consumer.poll()
             with pytest.raises(IllegalStateError, match="set group_id"):
@@ -525,7 +519,7 @@ def test_calls_that_make_no_sense(bootstrap: str) -> None:
                 await consumer.commit()
             with pytest.raises(IllegalStateError, match="t-0 is not assigned"):
                 consumer.seek(TopicPartition("t", 0), 1)
-        async with Consumer(bootstrap_servers=bootstrap, group_id="g") as consumer:
+        async with Consumer(bootstrap_servers=served, group_id="g") as consumer:
             with pytest.raises(IllegalStateError, match="a list of names"):
                 consumer.subscribe("letters")
             with pytest.raises(IllegalStateError, match="topics or a pattern"):

@@ -163,22 +163,16 @@ async def run(scenario: Callable[[str], Awaitable[None]], servers: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.__name__)
-def test_producer(scenario: Callable[[str], Awaitable[None]], bootstrap: str) -> None:
-    asyncio.run(run(scenario, bootstrap))
-
-
-@pytest.mark.java
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.__name__)
-def test_producer_against_apache_kafka(scenario: Callable[[str], Awaitable[None]], apache_bootstrap: str) -> None:
-    asyncio.run(run(scenario, apache_bootstrap))
+def test_producer(scenario: Callable[[str], Awaitable[None]], served_by_either: str) -> None:
+    asyncio.run(run(scenario, served_by_either))
 
 
 # For scripts
 
 
-def test_a_script(bootstrap: str) -> None:
-    topic = new_topic(bootstrap)
-    with synchronous.Producer(bootstrap_servers=bootstrap) as producer:
+def test_a_script(served: str) -> None:
+    topic = new_topic(served)
+    with synchronous.Producer(bootstrap_servers=served) as producer:
         future = producer.send(topic, b"a", key=b"k")
         assert future.result(DELIVERY_SECONDS_MAX).offset == 0
         assert future.done()
@@ -197,12 +191,12 @@ def test_a_script(bootstrap: str) -> None:
     producer.close()
     with pytest.raises(ClientClosedError):
         producer.send(topic, b"e")
-    assert [message.value() for message in consumed(bootstrap, topic, 4)] == [b"a", b"b", b"c", b"d"]
+    assert [message.value() for message in consumed(served, topic, 4)] == [b"a", b"b", b"c", b"d"]
 
 
-def test_transactions_of_a_script(bootstrap: str) -> None:
-    topic = new_topic(bootstrap)
-    with synchronous.Producer(bootstrap_servers=bootstrap, transactional_id=transactional_id()) as producer:
+def test_transactions_of_a_script(served: str) -> None:
+    topic = new_topic(served)
+    with synchronous.Producer(bootstrap_servers=served, transactional_id=transactional_id()) as producer:
         with producer.transaction() as same:
             assert same is producer
             producer.send(topic, b"a")
@@ -211,7 +205,7 @@ def test_transactions_of_a_script(bootstrap: str) -> None:
             aborted(producer, topic)
         with producer.transaction():
             producer.send(topic, b"c")
-    seen = consumed(bootstrap, topic, 2, isolation_level="read_committed")
+    seen = consumed(served, topic, 2, isolation_level="read_committed")
     assert [message.value() for message in seen] == [b"a", b"c"]
 
 
@@ -226,22 +220,22 @@ def test_a_script_without_a_broker() -> None:
         synchronous.Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=100)
 
 
-def test_a_script_that_waits_too_briefly(bootstrap: str) -> None:
-    topic = new_topic(bootstrap)
-    with synchronous.Producer(bootstrap_servers=bootstrap, linger_ms=20_000) as producer:
+def test_a_script_that_waits_too_briefly(served: str) -> None:
+    topic = new_topic(served)
+    with synchronous.Producer(bootstrap_servers=served, linger_ms=20_000) as producer:
         future = producer.send(topic, b"a")
         with pytest.raises(KafkaTimeoutError):
             future.result(0.01)
         assert not future.done()
-    assert len(consumed(bootstrap, topic, 1)) == 1
+    assert len(consumed(served, topic, 1)) == 1
 
 
-def test_a_script_that_forgets_to_close(bootstrap: str) -> None:
-    topic = new_topic(bootstrap)
-    producer = synchronous.Producer(bootstrap_servers=bootstrap, linger_ms=20_000)
+def test_a_script_that_forgets_to_close(served: str) -> None:
+    topic = new_topic(served)
+    producer = synchronous.Producer(bootstrap_servers=served, linger_ms=20_000)
     producer.send(topic, b"a")
     del producer
-    assert len(consumed(bootstrap, topic, 1)) == 1
+    assert len(consumed(served, topic, 1)) == 1
 
 
 def test_every_client_has_a_face_for_scripts() -> None:

@@ -22,7 +22,7 @@ ROWS: list[Row] = [
 ]
 
 
-def write_confluent(bootstrap: str, topic: str, codec: str, new_producer) -> None:
+def write_confluent(served: str, topic: str, codec: str, new_producer) -> None:
     records = [
         {"key": key, "value": value, "timestamp": timestamp, "headers": headers}
         for key, value, timestamp, headers in ROWS
@@ -30,11 +30,11 @@ def write_confluent(bootstrap: str, topic: str, codec: str, new_producer) -> Non
     deliver(new_producer(compression_type=codec), topic, records)
 
 
-def write_kafka_python(bootstrap: str, topic: str, codec: str, _: object) -> None:
+def write_kafka_python(served: str, topic: str, codec: str, _: object) -> None:
     chosen = None if codec == "none" else codec
     if chosen and not getattr(kafka.codec, f"has_{chosen}")():
         pytest.skip(f"kafka-python finds no library for {codec} here")
-    with closing(kafka.KafkaProducer(bootstrap_servers=bootstrap, compression_type=chosen)) as producer:
+    with closing(kafka.KafkaProducer(bootstrap_servers=served, compression_type=chosen)) as producer:
         futures = [
             producer.send(topic, key=key, value=value, timestamp_ms=timestamp, headers=headers)
             for key, value, timestamp, headers in ROWS
@@ -43,10 +43,10 @@ def write_kafka_python(bootstrap: str, topic: str, codec: str, _: object) -> Non
             future.get(timeout=DELIVERY_SECONDS_MAX)
 
 
-def write_aiokafka(bootstrap: str, topic: str, codec: str, _: object) -> None:
+def write_aiokafka(served: str, topic: str, codec: str, _: object) -> None:
     async def scenario() -> None:
         chosen = None if codec == "none" else codec
-        async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type=chosen) as producer:
+        async with aiokafka.AIOKafkaProducer(bootstrap_servers=served, compression_type=chosen) as producer:
             for key, value, timestamp, headers in ROWS:
                 await producer.send(topic, value, key=key, timestamp_ms=timestamp, headers=headers)
             await producer.flush()
@@ -54,8 +54,8 @@ def write_aiokafka(bootstrap: str, topic: str, codec: str, _: object) -> None:
     asyncio.run(scenario())
 
 
-def rows_by_confluent(bootstrap: str, topic: str) -> list[Row]:
-    consumer = open_consumer(bootstrap, check_crcs=True)
+def rows_by_confluent(served: str, topic: str) -> list[Row]:
+    consumer = open_consumer(served, check_crcs=True)
     try:
         messages = read(consumer, topic, len(ROWS))
         return [(each.key(), each.value(), each.timestamp()[1], each.headers()) for each in messages]
@@ -63,17 +63,17 @@ def rows_by_confluent(bootstrap: str, topic: str) -> list[Row]:
         consumer.close()
 
 
-def rows_by_kafka_python(bootstrap: str, topic: str) -> list[Row]:
+def rows_by_kafka_python(served: str, topic: str) -> list[Row]:
     settings = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 1000 * int(DELIVERY_SECONDS_MAX)}
-    with closing(kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, **settings)) as consumer:
+    with closing(kafka.KafkaConsumer(bootstrap_servers=served, group_id=None, **settings)) as consumer:
         consumer.assign([kafka.TopicPartition(topic, 0)])
         messages = [next(consumer) for _ in ROWS]
         return [(each.key, each.value, each.timestamp, list(each.headers)) for each in messages]
 
 
-def rows_by_aiokafka(bootstrap: str, topic: str) -> list[Row]:
+def rows_by_aiokafka(served: str, topic: str) -> list[Row]:
     async def scenario() -> list[Row]:
-        consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+        consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=served, auto_offset_reset="earliest")
         await consumer.start()
         try:
             consumer.assign([aiokafka.TopicPartition(topic, 0)])
@@ -88,26 +88,26 @@ def rows_by_aiokafka(bootstrap: str, topic: str) -> list[Row]:
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("write", [write_confluent, write_kafka_python, write_aiokafka], ids=lambda each: each.__name__)
 def test_every_client_reads_what_every_client_wrote(
-    bootstrap: str, new_topic: Callable[..., str], new_producer, write, codec: str
+    served: str, new_topic: Callable[..., str], new_producer, write, codec: str
 ):
     topic = new_topic()
-    write(bootstrap, topic, codec, new_producer)
-    assert rows_by_confluent(bootstrap, topic) == ROWS
-    assert rows_by_aiokafka(bootstrap, topic) == ROWS
+    write(served, topic, codec, new_producer)
+    assert rows_by_confluent(served, topic) == ROWS
+    assert rows_by_aiokafka(served, topic) == ROWS
     if codec == "none" or getattr(kafka.codec, f"has_{codec}")():
-        assert rows_by_kafka_python(bootstrap, topic) == ROWS
+        assert rows_by_kafka_python(served, topic) == ROWS
 
 
 KCAT = shutil.which("kcat") or shutil.which("kafkacat")
 
 
 @pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
-def test_kcat(bootstrap: str, new_topic: Callable[..., str]):
+def test_kcat(served: str, new_topic: Callable[..., str]):
     topic = new_topic()
     lines = "".join(f"key{number}:value{number}\n" for number in range(100))
 
     def run(*arguments: str, text: str = "") -> str:
-        command = [str(KCAT), "-b", bootstrap, *arguments]
+        command = [str(KCAT), "-b", served, *arguments]
         done = subprocess.run(
             command, input=text, capture_output=True, text=True, timeout=60, check=True, env={**os.environ}
         )

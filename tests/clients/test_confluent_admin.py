@@ -298,10 +298,10 @@ def test_list_offsets_of_an_unknown_partition(admin: Admin, new_topic: MakeTopic
         future.result(DELIVERY_SECONDS_MAX)
 
 
-def test_describe_cluster(admin: Admin, bootstrap: str):
+def test_describe_cluster(admin: Admin, served: str):
     cluster = admin.describe_cluster().result(DELIVERY_SECONDS_MAX)
     metadata = admin.list_topics(timeout=DELIVERY_SECONDS_MAX)
     assert cluster.cluster_id
     assert cluster.cluster_id == metadata.cluster_id
-    assert [f"{node.host}:{node.port}" for node in cluster.nodes] == [bootstrap]
+    assert [f"{node.host}:{node.port}" for node in cluster.nodes] == [served]
     assert cluster.controller.id in [node.id for node in cluster.nodes]

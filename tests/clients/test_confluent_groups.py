@@ -44,41 +44,41 @@ def new_topic(address: str, name: str, partitions: int = PARTITIONS) -> str:
 
 
 @pytest.fixture
-def topic(bootstrap: str, topic_name: Callable[[], str]) -> str:
-    return new_topic(bootstrap, topic_name())
+def topic(served: str, topic_name: Callable[[], str]) -> str:
+    return new_topic(served, topic_name())
 
 
 # Reading together
 
 
 @pytest.mark.parametrize("strategy", [*EAGER, STICKY])
-def test_members_share_and_take_over(bootstrap: str, topic: str, strategy: str) -> None:
+def test_members_share_and_take_over(served: str, topic: str, strategy: str) -> None:
     settings = {"partition_assignment_strategy": strategy}
-    values = fill(bootstrap, topic, 60)
-    first = GroupConsumer(bootstrap, topic, topic, **settings)
+    values = fill(served, topic, 60)
+    first = GroupConsumer(served, topic, topic, **settings)
     wait_until(lambda: sorted(first.values) == values, "one member reads everything")
-    second = GroupConsumer(bootstrap, topic, topic, **settings)
-    third = GroupConsumer(bootstrap, topic, topic, **settings)
+    second = GroupConsumer(served, topic, topic, **settings)
+    third = GroupConsumer(served, topic, topic, **settings)
     wait_shared([first, second, third], PARTITIONS)
-    values += fill(bootstrap, topic, 60, first=60)
+    values += fill(served, topic, 60, first=60)
     wait_until(lambda: sorted(first.values + second.values + third.values) == values, "each reads its part, once")
     first.close()
     wait_shared([second, third], PARTITIONS)
-    values += fill(bootstrap, topic, 60, first=120)
+    values += fill(served, topic, 60, first=120)
     wait_until(lambda: sorted(first.values + second.values + third.values) == values, "the others have taken over")
     second.close()
     third.close()
-    assert committed(bootstrap, topic, topic, PARTITIONS) == [30] * PARTITIONS
+    assert committed(served, topic, topic, PARTITIONS) == [30] * PARTITIONS
 
 
-def test_cooperative_rebalances_move_only_what_must_move(bootstrap: str, topic: str) -> None:
+def test_cooperative_rebalances_move_only_what_must_move(served: str, topic: str) -> None:
     settings = {"partition_assignment_strategy": STICKY}
-    with GroupConsumer(bootstrap, topic, topic, **settings) as first:
+    with GroupConsumer(served, topic, topic, **settings) as first:
         wait_shared([first], PARTITIONS)
-        with GroupConsumer(bootstrap, topic, topic, **settings) as second:
+        with GroupConsumer(served, topic, topic, **settings) as second:
             wait_shared([first, second], PARTITIONS)
             assert [len(each) for each in first.taken] == [3]
-            with GroupConsumer(bootstrap, topic, topic, **settings) as third:
+            with GroupConsumer(served, topic, topic, **settings) as third:
                 wait_shared([first, second, third], PARTITIONS)
                 assert [len(each) for each in first.taken] == [3, 1]
                 assert [len(each) for each in second.taken if each] == [1]
@@ -90,37 +90,37 @@ def test_cooperative_rebalances_move_only_what_must_move(bootstrap: str, topic: 
             assert [len(each) for each in first.taken] == [3, 1], "nobody gave anything up for one who left"
 
 
-def test_a_group_continues_where_it_stopped(bootstrap: str, topic: str) -> None:
-    values = fill(bootstrap, topic, 30)
-    with GroupConsumer(bootstrap, topic, topic) as consumer:
+def test_a_group_continues_where_it_stopped(served: str, topic: str) -> None:
+    values = fill(served, topic, 30)
+    with GroupConsumer(served, topic, topic) as consumer:
         wait_until(lambda: sorted(consumer.values) == values, "everything is read")
-    more = fill(bootstrap, topic, 30, first=30)
-    with GroupConsumer(bootstrap, topic, topic) as consumer:
+    more = fill(served, topic, 30, first=30)
+    with GroupConsumer(served, topic, topic) as consumer:
         wait_until(lambda: len(consumer.values) >= 30, "the rest is read")
         assert sorted(consumer.values) == more
 
 
-def test_groups_do_not_disturb_each_other(bootstrap: str, topic: str) -> None:
-    values = fill(bootstrap, topic, 30)
-    with GroupConsumer(bootstrap, f"{topic}.a", topic) as one, GroupConsumer(bootstrap, f"{topic}.b", topic) as other:
+def test_groups_do_not_disturb_each_other(served: str, topic: str) -> None:
+    values = fill(served, topic, 30)
+    with GroupConsumer(served, f"{topic}.a", topic) as one, GroupConsumer(served, f"{topic}.b", topic) as other:
         wait_until(lambda: sorted(one.values) == sorted(other.values) == values, "each group reads everything")
 
 
-def test_partitions_that_are_added_are_read(bootstrap: str, topic_name: Callable[[], str]) -> None:
-    topic = new_topic(bootstrap, topic_name(), partitions=1)
-    with GroupConsumer(bootstrap, topic, topic) as consumer:
+def test_partitions_that_are_added_are_read(served: str, topic_name: Callable[[], str]) -> None:
+    topic = new_topic(served, topic_name(), partitions=1)
+    with GroupConsumer(served, topic, topic) as consumer:
         wait_shared([consumer], 1)
-        admin = ck.admin.AdminClient({"bootstrap.servers": bootstrap})
+        admin = ck.admin.AdminClient({"bootstrap.servers": served})
         admin.create_partitions([ck.admin.NewPartitions(topic, 3)])[topic].result(30)
         wait_shared([consumer], 3)
 
 
-def test_a_pattern_finds_topics_that_come_later(bootstrap: str, topic_name: Callable[[], str]) -> None:
+def test_a_pattern_finds_topics_that_come_later(served: str, topic_name: Callable[[], str]) -> None:
     stem = topic_name()
-    first = new_topic(bootstrap, f"{stem}.one", partitions=2)
-    with GroupConsumer(bootstrap, stem, f"^{stem}.*") as consumer:
+    first = new_topic(served, f"{stem}.one", partitions=2)
+    with GroupConsumer(served, stem, f"^{stem}.*") as consumer:
         wait_until(lambda: consumer.owned == {(first, 0), (first, 1)}, "the first topic is found")
-        second = new_topic(bootstrap, f"{stem}.two", partitions=1)
+        second = new_topic(served, f"{stem}.two", partitions=1)
         wait_until(lambda: (second, 0) in consumer.owned, "the second topic is found")
 
 
@@ -254,10 +254,10 @@ def test_members_outlive_their_coordinator(disk_broker: BrokerProcess, how: str)
 # Administration
 
 
-def test_administration(bootstrap: str, topic: str) -> None:
-    admin = ck.admin.AdminClient({"bootstrap.servers": bootstrap})
-    fill(bootstrap, topic, 12)
-    with GroupConsumer(bootstrap, topic, topic, client_id="me", group_instance_id="one") as member:
+def test_administration(served: str, topic: str) -> None:
+    admin = ck.admin.AdminClient({"bootstrap.servers": served})
+    fill(served, topic, 12)
+    with GroupConsumer(served, topic, topic, client_id="me", group_instance_id="one") as member:
         wait_until(lambda: len(member.values) == 12, "all is read")
         described = admin.describe_consumer_groups([topic])[topic].result(30)
         assert described.state == ck.ConsumerGroupState.STABLE
@@ -270,20 +270,20 @@ def test_administration(bootstrap: str, topic: str) -> None:
         with pytest.raises(ck.KafkaException) as refused:
             admin.delete_consumer_groups([topic])[topic].result(30)
         assert refused.value.args[0].code() == ck.KafkaError.NON_EMPTY_GROUP
-    leave_static(bootstrap, topic, "one")
+    leave_static(served, topic, "one")
     wanted = ck.ConsumerGroupTopicPartitions(topic, [ck.TopicPartition(topic, 0, 1)])
     admin.alter_consumer_group_offsets([wanted])[topic].result(30)
     asked = ck.ConsumerGroupTopicPartitions(topic)
     offsets = admin.list_consumer_group_offsets([asked])[topic].result(30)
     assert {each.partition: each.offset for each in offsets.topic_partitions} == {0: 1, 1: 2, 2: 2, 3: 2, 4: 2, 5: 2}
     admin.delete_consumer_groups([topic])[topic].result(30)
-    assert committed(bootstrap, topic, topic, 1) == [ck.OFFSET_INVALID]
+    assert committed(served, topic, topic, 1) == [ck.OFFSET_INVALID]
 
 
-def leave_static(bootstrap: str, group: str, instance: str) -> None:
+def leave_static(served: str, group: str, instance: str) -> None:
     import group_wire
     from wire import Wire
 
-    with Wire(bootstrap) as wire:
+    with Wire(served) as wire:
         left = group_wire.leave(wire, group, ("", instance))
         assert [each.error_code for each in left.members] == [0]

@@ -75,10 +75,10 @@ def committed_offset(consumer: ck.Consumer, topic: str, partition: int = 0) -> i
 
 
 def test_what_is_committed_is_seen_and_what_is_aborted_is_not(
-    bootstrap: str, new_consumer: NewConsumer, new_topic: NewTopic
+    served: str, new_consumer: NewConsumer, new_topic: NewTopic
 ) -> None:
     topic = new_topic()
-    producer = connect(bootstrap)
+    producer = connect(served)
     producer.begin_transaction()
     write(producer, topic, b"a", b"b")
     producer.commit_transaction(SECONDS)
@@ -95,11 +95,11 @@ def test_what_is_committed_is_seen_and_what_is_aborted_is_not(
 
 
 def test_an_open_transaction_holds_back_what_follows_it(
-    bootstrap: str, new_consumer: NewConsumer, new_topic: NewTopic
+    served: str, new_consumer: NewConsumer, new_topic: NewTopic
 ) -> None:
     topic = new_topic()
-    open_one = connect(bootstrap)
-    other = connect(bootstrap)
+    open_one = connect(served)
+    other = connect(served)
     open_one.begin_transaction()
     write(open_one, topic, b"open")
     other.begin_transaction()
@@ -115,11 +115,9 @@ def test_an_open_transaction_holds_back_what_follows_it(
     assert message.value() == b"other"
 
 
-def test_a_transaction_over_many_partitions_is_one(
-    bootstrap: str, new_consumer: NewConsumer, new_topic: NewTopic
-) -> None:
+def test_a_transaction_over_many_partitions_is_one(served: str, new_consumer: NewConsumer, new_topic: NewTopic) -> None:
     topic, other = new_topic(partitions=8), new_topic()
-    producer = connect(bootstrap)
+    producer = connect(served)
     for ending, value in ((producer.abort_transaction, b"x"), (producer.commit_transaction, b"y")):
         producer.begin_transaction()
         for partition in range(8):
@@ -132,12 +130,12 @@ def test_a_transaction_over_many_partitions_is_one(
 
 
 def test_offsets_count_with_the_commit_only(
-    bootstrap: str, new_producer: NewProducer, new_consumer: NewConsumer, new_topic: NewTopic
+    served: str, new_producer: NewProducer, new_consumer: NewConsumer, new_topic: NewTopic
 ) -> None:
     source, sink = new_topic(), new_topic()
     deliver(new_producer(), source, [{"value": b"%d" % number, "partition": 0} for number in range(10)])
     consumer = new_consumer(group_id=new_id(), isolation_level="read_committed")
-    producer = connect(bootstrap)
+    producer = connect(served)
 
     def copy(offset: int) -> None:
         producer.begin_transaction()
@@ -161,14 +159,14 @@ def test_offsets_count_with_the_commit_only(
 
 
 def test_a_second_producer_fences_the_first_and_ends_what_it_began(
-    bootstrap: str, new_consumer: NewConsumer, new_topic: NewTopic
+    served: str, new_consumer: NewConsumer, new_topic: NewTopic
 ) -> None:
     topic = new_topic()
     transactional_id = new_id()
-    first = connect(bootstrap, transactional_id)
+    first = connect(served, transactional_id)
     first.begin_transaction()
     write(first, topic, b"first")
-    second = connect(bootstrap, transactional_id)
+    second = connect(served, transactional_id)
     with pytest.raises(ck.KafkaException) as fenced:
         first.commit_transaction(SECONDS)
     assert fenced.value.args[0].code() in (ck.KafkaError._FENCED, ck.KafkaError.PRODUCER_FENCED)
@@ -178,8 +176,8 @@ def test_a_second_producer_fences_the_first_and_ends_what_it_began(
     assert read_committed(new_consumer, topic) == [b"second"]
 
 
-def test_a_timeout_beyond_the_maximum_is_refused(bootstrap: str) -> None:
-    settings = {"bootstrap.servers": bootstrap, "transactional.id": new_id(), "transaction.timeout.ms": 900_001}
+def test_a_timeout_beyond_the_maximum_is_refused(served: str) -> None:
+    settings = {"bootstrap.servers": served, "transactional.id": new_id(), "transaction.timeout.ms": 900_001}
     producer = ck.Producer(settings)
     with pytest.raises(ck.KafkaException) as refused:
         producer.init_transactions(SECONDS)
@@ -187,10 +185,10 @@ def test_a_timeout_beyond_the_maximum_is_refused(bootstrap: str) -> None:
 
 
 def test_a_transaction_over_a_deleted_topic_ends(
-    bootstrap: str, admin: AdminClient, new_consumer: NewConsumer, new_topic: NewTopic
+    served: str, admin: AdminClient, new_consumer: NewConsumer, new_topic: NewTopic
 ) -> None:
     gone, kept = new_topic(), new_topic()
-    producer = connect(bootstrap)
+    producer = connect(served)
     producer.begin_transaction()
     write(producer, gone, b"gone")
     write(producer, kept, b"kept")

@@ -24,8 +24,8 @@ OPERATIONS_NOT_ASKED = -(2**31)
 
 
 @pytest.fixture
-def wire(bootstrap: str) -> Iterator[Wire]:
-    with Wire(bootstrap) as wire:
+def wire(served: str) -> Iterator[Wire]:
+    with Wire(served) as wire:
         yield wire
 
 
@@ -196,9 +196,9 @@ def test_heartbeat_refuses(wire: Wire, group: str) -> None:
 # Two members
 
 
-def test_a_second_member_makes_the_first_rejoin(bootstrap: str, wire: Wire, group: str) -> None:
+def test_a_second_member_makes_the_first_rejoin(served: str, wire: Wire, group: str) -> None:
     first, generation = stable(wire, group)
-    with Wire(bootstrap) as other:
+    with Wire(served) as other:
         second = other.call(groups.join_request(group), groups.JOIN_VERSION).member_id
         assert groups.heartbeat(wire, group, first, generation) == 0, "an id alone disturbs nobody"
         other.send(groups.join_request(group, second), groups.JOIN_VERSION)
@@ -220,7 +220,7 @@ def test_a_second_member_makes_the_first_rejoin(bootstrap: str, wire: Wire, grou
         assert (synced.assignment, other_synced.assignment) == (b"his", b"hers")
 
 
-def test_leaving_in_a_batch(bootstrap: str, wire: Wire, group: str) -> None:
+def test_leaving_in_a_batch(served: str, wire: Wire, group: str) -> None:
     member, _generation = stable(wire, group)
     pending = wire.call(groups.join_request(group), groups.JOIN_VERSION).member_id
     left = groups.leave(wire, group, ("nobody", None), ("", "no instance"), ("", None), (pending, None), (member, None))
@@ -235,10 +235,10 @@ def test_leaving_in_a_batch(bootstrap: str, wire: Wire, group: str) -> None:
 # Static members
 
 
-def test_a_static_member_comes_back_without_a_rebalance(bootstrap: str, wire: Wire, group: str) -> None:
+def test_a_static_member_comes_back_without_a_rebalance(served: str, wire: Wire, group: str) -> None:
     former, generation = stable(wire, group, instance="one")
     assert former.startswith("one-")
-    with Wire(bootstrap) as restarted:
+    with Wire(served) as restarted:
         back = restarted.call(groups.join_request(group, instance="one"), groups.JOIN_VERSION)
         assert (back.error_code, back.generation_id, back.leader) == (0, generation, back.member_id)
         assert back.skip_assignment

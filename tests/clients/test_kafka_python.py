@@ -20,20 +20,20 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 @pytest.fixture
-def python_admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
-    with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as client:
+def python_admin(served: str) -> Iterator[KafkaAdminClient]:
+    with closing(KafkaAdminClient(bootstrap_servers=served)) as client:
         yield client
 
 
 @pytest.fixture
-def consumer(bootstrap: str) -> Iterator[KafkaConsumer]:
+def consumer(served: str) -> Iterator[KafkaConsumer]:
     settings = {"auto_offset_reset": "earliest", "consumer_timeout_ms": WAIT_SECONDS * 1000}
-    with closing(KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, **settings)) as client:
+    with closing(KafkaConsumer(bootstrap_servers=served, group_id=None, **settings)) as client:
         yield client
 
 
-def send_all(bootstrap: str, topic: str, records: list[dict[str, object]], **settings: object) -> list:
-    with closing(KafkaProducer(bootstrap_servers=bootstrap, **settings)) as producer:
+def send_all(served: str, topic: str, records: list[dict[str, object]], **settings: object) -> list:
+    with closing(KafkaProducer(bootstrap_servers=served, **settings)) as producer:
         futures = [producer.send(topic, **record) for record in records]
         producer.flush(timeout=WAIT_SECONDS)
         return [future.get(timeout=WAIT_SECONDS) for future in futures]
@@ -54,12 +54,12 @@ def require_codec(codec: str | None) -> None:
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
-def test_every_codec(bootstrap: str, new_topic: Callable[..., str], consumer: KafkaConsumer, codec: str | None):
+def test_every_codec(served: str, new_topic: Callable[..., str], consumer: KafkaConsumer, codec: str | None):
     require_codec(codec)
     topic = new_topic()
     values = [bytes([number % 256]) * (number * 37 % 5_000) for number in range(300)]
     records = [{"value": value, "key": b"%d" % number} for number, value in enumerate(values)]
-    sent = send_all(bootstrap, topic, records, compression_type=codec, linger_ms=20)
+    sent = send_all(served, topic, records, compression_type=codec, linger_ms=20)
     assert [metadata.offset for metadata in sent] == list(range(300))
     messages = take(consumer, topic, 300)
     assert [message.value for message in messages] == values
@@ -67,14 +67,14 @@ def test_every_codec(bootstrap: str, new_topic: Callable[..., str], consumer: Ka
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-def test_every_kind_of_acknowledgement(bootstrap: str, new_topic: Callable[..., str], consumer: KafkaConsumer, acks):
+def test_every_kind_of_acknowledgement(served: str, new_topic: Callable[..., str], consumer: KafkaConsumer, acks):
     topic = new_topic()
     records = [{"value": b"%d" % number} for number in range(50)]
-    send_all(bootstrap, topic, records, acks=acks, enable_idempotence=False)
+    send_all(served, topic, records, acks=acks, enable_idempotence=False)
     assert [message.value for message in take(consumer, topic, 50)] == [b"%d" % number for number in range(50)]
 
 
-def test_headers_timestamps_and_nulls(bootstrap: str, new_topic: Callable[..., str], consumer: KafkaConsumer):
+def test_headers_timestamps_and_nulls(served: str, new_topic: Callable[..., str], consumer: KafkaConsumer):
     topic = new_topic()
     headers = [("a", b"1"), ("a", b"2"), ("empty", b"")]
     records = [
@@ -82,35 +82,35 @@ def test_headers_timestamps_and_nulls(bootstrap: str, new_topic: Callable[..., s
         {"key": None, "value": b"", "timestamp_ms": 1_600_000_000_000},
         {"key": b"", "value": b"v", "timestamp_ms": 7},
     ]
-    send_all(bootstrap, topic, records)
+    send_all(served, topic, records)
     first, second, third = take(consumer, topic, 3)
     assert (first.key, first.value, first.timestamp, list(first.headers)) == (b"k", None, 1_234, headers)
     assert (second.key, second.value, second.timestamp) == (None, b"", 1_600_000_000_000)
     assert (third.key, third.value, third.timestamp) == (b"", b"v", 7)
 
 
-def test_idempotent_producer(bootstrap: str, new_topic: Callable[..., str], consumer: KafkaConsumer):
+def test_idempotent_producer(served: str, new_topic: Callable[..., str], consumer: KafkaConsumer):
     topic = new_topic()
     records = [{"value": b"%d" % number} for number in range(500)]
     settings = {"enable_idempotence": True, "max_in_flight_requests_per_connection": 5, "batch_size": 1024}
-    sent = send_all(bootstrap, topic, records, **settings)
+    sent = send_all(served, topic, records, **settings)
     assert [metadata.offset for metadata in sent] == list(range(500))
     assert [message.value for message in take(consumer, topic, 500)] == [b"%d" % number for number in range(500)]
 
 
-def test_too_large_a_message(bootstrap: str, new_topic: Callable[..., str]):
+def test_too_large_a_message(served: str, new_topic: Callable[..., str]):
     topic = new_topic(config={"max.message.bytes": "2000"})
     with pytest.raises(MessageSizeTooLargeError):
-        send_all(bootstrap, topic, [{"value": b"x" * 3_000}])
-    send_all(bootstrap, topic, [{"value": b"x" * 1_000}])
+        send_all(served, topic, [{"value": b"x" * 3_000}])
+    send_all(served, topic, [{"value": b"x" * 1_000}])
 
 
 def test_beginning_and_end_offsets(
-    bootstrap: str, new_topic: Callable[..., str], consumer: KafkaConsumer, python_admin: KafkaAdminClient
+    served: str, new_topic: Callable[..., str], consumer: KafkaConsumer, python_admin: KafkaAdminClient
 ):
     topic = new_topic()
     partition = TopicPartition(topic, 0)
-    send_all(bootstrap, topic, [{"value": b"%d" % number} for number in range(20)])
+    send_all(served, topic, [{"value": b"%d" % number} for number in range(20)])
     assert consumer.beginning_offsets([partition]) == {partition: 0}
     assert consumer.end_offsets([partition]) == {partition: 20}
     python_admin.delete_records({partition: 5})
@@ -118,11 +118,11 @@ def test_beginning_and_end_offsets(
     take(consumer, topic, 15, offset=5)
 
 
-def test_offsets_for_times(bootstrap: str, new_topic: Callable[..., str], consumer: KafkaConsumer):
+def test_offsets_for_times(served: str, new_topic: Callable[..., str], consumer: KafkaConsumer):
     topic = new_topic()
     partition = TopicPartition(topic, 0)
     base = 1_700_000_000_000
-    send_all(bootstrap, topic, [{"value": b"x", "timestamp_ms": base + 10 * number} for number in range(50)])
+    send_all(served, topic, [{"value": b"x", "timestamp_ms": base + 10 * number} for number in range(50)])
     found = consumer.offsets_for_times({partition: base + 101})[partition]
     assert (found.offset, found.timestamp) == (11, base + 110)
     assert consumer.offsets_for_times({partition: base + 1_000})[partition] is None
@@ -176,11 +176,11 @@ def test_configs(python_admin: KafkaAdminClient, new_topic: Callable[..., str]):
     wait_until(lambda: modified() == {"max.message.bytes": "2000"}, "the reset is seen")
 
 
-def test_partitions_grow(bootstrap: str, python_admin: KafkaAdminClient, new_topic: Callable[..., str]):
+def test_partitions_grow(served: str, python_admin: KafkaAdminClient, new_topic: Callable[..., str]):
     topic = new_topic(partitions=1)
     python_admin.create_partitions({topic: 3})
     wait_until(lambda: len(python_admin.describe_topics([topic])[0]["partitions"]) == 3, "all partitions are listed")
-    assert send_all(bootstrap, topic, [{"value": b"x", "partition": 2}])[0].partition == 2
+    assert send_all(served, topic, [{"value": b"x", "partition": 2}])[0].partition == 2
 
 
 def test_cluster_quorum_and_features(python_admin: KafkaAdminClient):
@@ -194,9 +194,9 @@ def test_cluster_quorum_and_features(python_admin: KafkaAdminClient):
     assert "metadata.version" in python_admin.describe_features()
 
 
-def test_log_directories(bootstrap: str, python_admin: KafkaAdminClient, new_topic: Callable[..., str]):
+def test_log_directories(served: str, python_admin: KafkaAdminClient, new_topic: Callable[..., str]):
     topic = new_topic()
-    send_all(bootstrap, topic, [{"value": b"x" * 1_000}])
+    send_all(served, topic, [{"value": b"x" * 1_000}])
     directories = [directory for node in python_admin.describe_log_dirs() for directory in node["log_dirs"]]
     sizes = {
         (found["name"], partition["partition_index"]): partition["partition_size"]
@@ -207,10 +207,10 @@ def test_log_directories(bootstrap: str, python_admin: KafkaAdminClient, new_top
     assert sizes[topic, 0] > 1_000
 
 
-def test_active_producers_are_described(bootstrap: str, python_admin: KafkaAdminClient, new_topic: Callable[..., str]):
+def test_active_producers_are_described(served: str, python_admin: KafkaAdminClient, new_topic: Callable[..., str]):
     topic = new_topic()
     partition = TopicPartition(topic, 0)
-    send_all(bootstrap, topic, [{"value": b"x"}] * 3, enable_idempotence=True, linger_ms=50)
+    send_all(served, topic, [{"value": b"x"}] * 3, enable_idempotence=True, linger_ms=50)
     (producer,) = python_admin.describe_producers([partition])[partition].active_producers
     assert producer.producer_id >= 0
     assert producer.producer_epoch == 0

@@ -37,8 +37,8 @@ QUICK = {
 class Member(ConsumerRebalanceListener):
     """A subscribed consumer in a thread of its own."""
 
-    def __init__(self, bootstrap: str, group: str, topic: str, **settings: object) -> None:
-        self._consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **{**QUICK, **settings})
+    def __init__(self, served: str, group: str, topic: str, **settings: object) -> None:
+        self._consumer = KafkaConsumer(bootstrap_servers=served, group_id=group, **{**QUICK, **settings})
         self._consumer.subscribe([topic], listener=self)
         self.owned: set[int] = set()
         self.values: list[bytes] = []
@@ -78,9 +78,9 @@ class Member(ConsumerRebalanceListener):
             self._failure = error
 
 
-def fill(bootstrap: str, topic: str, count: int, first: int = 0) -> list[bytes]:
+def fill(served: str, topic: str, count: int, first: int = 0) -> list[bytes]:
     values = [b"%06d" % number for number in range(first, first + count)]
-    with closing(KafkaProducer(bootstrap_servers=bootstrap)) as producer:
+    with closing(KafkaProducer(bootstrap_servers=served)) as producer:
         futures = [producer.send(topic, value, partition=n % PARTITIONS) for n, value in enumerate(values)]
         for future in futures:
             future.get(timeout=WAIT_SECONDS)
@@ -101,29 +101,29 @@ ASSIGNORS = [
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS, ids=lambda each: each.name)
-def test_members_share_and_take_over(bootstrap: str, new_topic: Callable[..., str], assignor: type) -> None:
+def test_members_share_and_take_over(served: str, new_topic: Callable[..., str], assignor: type) -> None:
     topic = new_topic(partitions=PARTITIONS)
     settings = {"partition_assignment_strategy": (assignor,), "auto_commit_interval_ms": 100}
-    values = fill(bootstrap, topic, 20)
-    first = Member(bootstrap, topic, topic, **settings)
+    values = fill(served, topic, 20)
+    first = Member(served, topic, topic, **settings)
     wait_until(lambda: sorted(first.values) == values, "one member reads everything")
-    second = Member(bootstrap, topic, topic, **settings)
+    second = Member(served, topic, topic, **settings)
     wait_until(lambda: share([first, second]), "two members share")
-    values += fill(bootstrap, topic, 20, first=20)
+    values += fill(served, topic, 20, first=20)
     wait_until(lambda: set(first.values + second.values) == set(values), "each reads its part")
     first.close()
     wait_until(lambda: len(second.owned) == PARTITIONS, "the other takes over")
-    values += fill(bootstrap, topic, 20, first=40)
+    values += fill(served, topic, 20, first=40)
     wait_until(lambda: set(first.values + second.values) == set(values), "and reads on")
     second.close()
-    with closing(KafkaConsumer(bootstrap_servers=bootstrap, group_id=topic)) as outside:
+    with closing(KafkaConsumer(bootstrap_servers=served, group_id=topic)) as outside:
         assert [outside.committed(TopicPartition(topic, index)) for index in range(PARTITIONS)] == [15] * PARTITIONS
 
 
-def test_commits_by_hand(bootstrap: str, new_topic: Callable[..., str]) -> None:
+def test_commits_by_hand(served: str, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     partition = TopicPartition(topic, 0)
-    with closing(KafkaConsumer(bootstrap_servers=bootstrap, group_id=topic, enable_auto_commit=False)) as consumer:
+    with closing(KafkaConsumer(bootstrap_servers=served, group_id=topic, enable_auto_commit=False)) as consumer:
         consumer.assign([partition])
         assert consumer.committed(partition) is None
         consumer.commit({partition: kafka.structs.OffsetAndMetadata(7, "note", 0)})
@@ -131,23 +131,23 @@ def test_commits_by_hand(bootstrap: str, new_topic: Callable[..., str]) -> None:
         assert consumer.committed(partition, metadata=True).metadata == "note"
 
 
-def test_a_static_member(bootstrap: str, new_topic: Callable[..., str]) -> None:
+def test_a_static_member(served: str, new_topic: Callable[..., str]) -> None:
     topic = new_topic(partitions=PARTITIONS)
     settings = {"auto_commit_interval_ms": 100}
-    with Member(bootstrap, topic, topic, **settings) as other:
+    with Member(served, topic, topic, **settings) as other:
         wait_until(lambda: len(other.owned) == PARTITIONS, "the first has everything")
-        with Member(bootstrap, topic, topic, group_instance_id="one", **settings) as member:
+        with Member(served, topic, topic, group_instance_id="one", **settings) as member:
             wait_until(lambda: share([other, member]), "they share")
             before = frozenset(member.owned)
-        with Member(bootstrap, topic, topic, group_instance_id="one", **settings) as member:
+        with Member(served, topic, topic, group_instance_id="one", **settings) as member:
             wait_until(lambda: frozenset(member.owned) == before, "it has its part again")
 
 
-def test_administration(bootstrap: str, new_topic: Callable[..., str]) -> None:
+def test_administration(served: str, new_topic: Callable[..., str]) -> None:
     topic = new_topic(partitions=PARTITIONS)
-    fill(bootstrap, topic, 8)
-    with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
-        with Member(bootstrap, topic, topic, client_id="me", auto_commit_interval_ms=100) as member:
+    fill(served, topic, 8)
+    with closing(KafkaAdminClient(bootstrap_servers=served)) as admin:
+        with Member(served, topic, topic, client_id="me", auto_commit_interval_ms=100) as member:
             wait_until(lambda: len(member.values) == 8, "everything is read")
             described = admin.describe_groups([topic])[topic]
             assert (described["group_state"], described["protocol_type"]) == ("Stable", "consumer")

@@ -27,8 +27,8 @@ Producer = tuple[int, int]
 
 
 @pytest.fixture
-def wire(bootstrap: str) -> Iterator[Wire]:
-    with Wire(bootstrap) as wire:
+def wire(served: str) -> Iterator[Wire]:
+    with Wire(served) as wire:
         yield wire
 
 

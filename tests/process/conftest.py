@@ -17,22 +17,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
-from broker_process import BrokerProcess, wait_until
+import brokers
+from broker_process import wait_until
 from wire import Wire, create_topic, fetch, leaders
 
 _topic_numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def served() -> Iterator[str]:
-    given = os.environ.get("BARNABAS_TEST_BOOTSTRAP")
-    if given:
-        yield given
-        return
-    with BrokerProcess() as broker:
-        yield broker.address
-        assert broker.is_running(), broker.errors()
-        assert "Traceback" not in broker.errors(), broker.errors()[-8000:]
+served = brokers.served
 
 
 @pytest.fixture

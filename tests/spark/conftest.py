@@ -14,23 +14,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
-from broker_process import BrokerProcess
+import brokers
 from committed import create_topic
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def served() -> Iterator[str]:
-    """BARNABAS_TEST_BOOTSTRAP=host:port points the tests at another broker, for instance Apache Kafka as oracle."""
-    given = os.environ.get("BARNABAS_TEST_BOOTSTRAP")
-    if given:
-        yield given
-        return
-    with BrokerProcess() as broker:
-        yield broker.address
-        assert broker.is_running(), broker.errors()
-        assert "Traceback" not in broker.errors(), broker.errors()[-8000:]
+served = brokers.served
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from types import TracebackType
 
 from broker_process import resident_bytes
 
+from barnabas.cli.ports import Ports
+
 VERSION = "4.3.1"
 READY_SECONDS_MAX = 300.0  # two seconds on an idle machine
 SERVER_FLAGS = ("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
@@ -29,6 +31,7 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-nop</artifactId><version>1.7.36</version></dependency>
 </dependencies></project>
 """
+_kept = Ports("127.0.0.1")
 
 
 def cache_directory() -> Path:
@@ -260,10 +263,10 @@ def random_cluster_id() -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Kept for a process of ours until this one ends; Java allows the reuse of addresses, as that takes."""
+    port = _kept.take(0)
+    _kept.settle()
+    return port
 
 
 API_VERSIONS_REQUEST = bytes.fromhex("0000000e 0012 0000 00000001 0004") + b"wait"

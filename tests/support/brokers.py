@@ -1,0 +1,76 @@
+"""Brokers that tests share, as fixtures; a conftest imports those that its folder wants.
+
+Holds: each is started when a test first asks for it. Of Apache Kafka there is one for all workers of a test run: the
+worker that started it ends it once no other uses it any more.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import apache_kafka
+import pytest
+from broker_process import BrokerProcess
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[str]:
+    """Where a broker of Barnabas answers. BARNABAS_TEST_BOOTSTRAP=host:port puts any other in its place."""
+    given = os.environ.get("BARNABAS_TEST_BOOTSTRAP")
+    if given:
+        yield given
+        return
+    with BrokerProcess() as broker:
+        yield broker.address
+        assert broker.is_running(), broker.errors()
+        assert "Traceback" not in broker.errors(), broker.errors()[-8000:]
+
+
+@pytest.fixture(scope="session")
+def served_by_apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where Apache Kafka itself answers."""
+    reason = apache_kafka.why_unavailable()
+    if reason is not None or not apache_kafka.has_jars():
+        pytest.skip(reason or "the jars of Apache Kafka are not here; the compatibility suites fetch them")
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    with _one_for_all_workers(shared, own / "apache-kafka") as address:
+        yield address
+
+
+@pytest.fixture(params=["barnabas", pytest.param("apache-kafka", marks=pytest.mark.java)])
+def served_by_either(request: pytest.FixtureRequest) -> str:
+    """Barnabas, and then Apache Kafka: for tests of what has to work with both."""
+    found: str = request.getfixturevalue("served" if request.param == "barnabas" else "served_by_apache")
+    return found
+
+
+@contextmanager
+def _one_for_all_workers(shared: Path, directory: Path) -> Iterator[str]:
+    address = shared / "apache-kafka-address"  # is there while it runs and may be used
+    own: apache_kafka.ApacheKafka | None = None
+    with (shared / "apache-kafka-use").open("a") as use:  # locked, together, by all who use it
+        with _locked(shared / "apache-kafka-start"):
+            if not address.exists():
+                own = apache_kafka.ApacheKafka(directory).start()
+                address.write_text(own.address)
+            fcntl.flock(use, fcntl.LOCK_SH)
+        yield address.read_text()
+        if own is None:
+            return
+        with _locked(shared / "apache-kafka-start"):
+            address.unlink()
+        fcntl.flock(use, fcntl.LOCK_EX)  # when the others have ended
+        own.stop()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[IO[str]]:
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
