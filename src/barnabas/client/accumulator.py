@@ -19,7 +19,6 @@ from barnabas.protocol.record_batch import INT32_MAX, Header
 from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, ProducerId, TopicPartition
 
 RECORD_OVERHEAD_BYTES: Final = 12  # about what a record takes beside key, value and headers
-BATCH_OVERHEAD_BYTES: Final = 61
 PRODUCER_EPOCH_MAX: Final = 32_767
 NEVER: Final = float("inf")
 # The broker remembers as many batches of a producer: more out at a time could not be told from gaps.

@@ -31,11 +31,12 @@ from barnabas.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata, Of
 from barnabas.client.positions import Positions
 from barnabas.client.rebalance import ConsumerRebalanceListener, Rebalancer
 from barnabas.client.record_decoder import ConsumerBatch, ConsumerRecord
-from barnabas.client.settings import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ConsumerConfig
+from barnabas.client.settings import ConsumerConfig
 from barnabas.client.subscription import Kind, Position, SubscriptionState
 from barnabas.client.topic_watch import TopicWatch
 from barnabas.client.workers import Workers, let_others_run
 from barnabas.errors import ErrorCode
+from barnabas.protocol.special_numbers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.runtime.interfaces import Runtime
 from barnabas.types import Offset, TopicPartition
 
@@ -70,7 +71,7 @@ class Consumer:
         self._membership: Membership | None = None  # only while subscribed as a member of a group
         self._membership_task: asyncio.Task[None] | None = None
         config, cluster, subscription = self.config, self.cluster, self._subscription
-        isolation_level = 1 if config.isolation_level == "read_committed" else 0
+        isolation_level = READ_COMMITTED if config.isolation_level == "read_committed" else READ_UNCOMMITTED
         self._watch = TopicWatch(cluster, config, subscription, on_news=self._metadata_came)
         self._requests = OffsetRequests(
             cluster, isolation_level=isolation_level, allow_auto_topic_creation=config.allow_auto_create_topics

@@ -26,6 +26,7 @@ from barnabas.client.workers import Workers
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from barnabas.protocol.record_batch import InvalidRecordBatch
+from barnabas.protocol.special_numbers import READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.types import NO_LEADER_EPOCH, ZERO_UUID, BrokerId, TopicPartition
 
 T = TypeVar("T")
@@ -78,7 +79,7 @@ class Fetcher:
         self._on_stale = on_stale  # metadata should be asked for
         self._on_reset = on_reset  # a position must be found anew
         self._on_arrival = on_arrival  # there is something for the application: records or a failure
-        self._isolation_level = 1 if config.isolation_level == "read_committed" else 0
+        self._isolation_level = READ_COMMITTED if config.isolation_level == "read_committed" else READ_UNCOMMITTED
         self._waiting: dict[TopicPartition, Waiting] = {}
         self._turn: deque[TopicPartition] = deque()  # partitions with answers; the first is read now
         self._failures: dict[TopicPartition, KafkaError] = {}  # until the partition is sought or taken away
@@ -366,7 +367,7 @@ class Fetcher:
                 partition,
                 view,
                 offset=wanted.offset,
-                aborted=(data.aborted_transactions or ()) if self._isolation_level else (),
+                aborted=(data.aborted_transactions or ()) if self._isolation_level == READ_COMMITTED else (),
                 check_crcs=self._config.check_crcs,
             )
         )

@@ -29,6 +29,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from barnabas.protocol.special_numbers import READ_COMMITTED
 from barnabas.types import BrokerId, LeaderEpoch, Offset, TopicPartition
 
 T = TypeVar("T")
@@ -204,7 +205,7 @@ class OffsetRequests:
             for topic, found in _by_topic(wanted).items()
         ]
         group = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
-        request = OffsetFetchRequest(groups=[group], require_stable=self._isolation_level == 1)
+        request = OffsetFetchRequest(groups=[group], require_stable=self._isolation_level == READ_COMMITTED)
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
             node_id = await self._cluster.coordinator(GROUP, group_id)

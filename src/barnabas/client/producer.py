@@ -14,13 +14,12 @@ nobody waits for it. Does not know: batches, sequences, connections (`accumulato
 import asyncio
 import logging
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from types import TracebackType, coroutine
+from types import TracebackType
 from typing import Any, Final, Self
 
 from barnabas.client.accumulator import (
-    BATCH_OVERHEAD_BYTES,
     RECORD_OVERHEAD_BYTES,
     Accumulator,
     Batch,
@@ -45,8 +44,10 @@ from barnabas.client.record_input import Headers, Serializer, as_bytes, as_colum
 from barnabas.client.sender import Sender
 from barnabas.client.settings import ProducerConfig
 from barnabas.client.transaction import OpenTransaction, State, Transactions
+from barnabas.client.workers import let_others_run
 from barnabas.errors import ErrorCode
 from barnabas.protocol.compression import Codec
+from barnabas.protocol.record_batch import HEADER_BYTES
 from barnabas.runtime.interfaces import Runtime
 from barnabas.types import TopicPartition
 
@@ -54,12 +55,6 @@ logger = logging.getLogger(__name__)
 
 Partitioner = Callable[[bytes | None, int], int]  # a key, and how many partitions there are
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
-
-
-@coroutine
-def _let_others_run() -> Generator[None, None, None]:
-    """A turn of the event loop: a producer in a tight loop must not keep answers from being read."""
-    yield
 
 
 class TopicWriter:
@@ -109,7 +104,7 @@ class Producer:
         self._writers: dict[str, TopicWriter] = {}  # empty once it is closed
         self._topics = self._cluster.metadata.topics
         self._is_plain = not (key_serializer or value_serializer or config.transactional_id is not None)
-        self._size_max = min(config.max_request_size - BATCH_OVERHEAD_BYTES, config.buffer_memory)
+        self._size_max = min(config.max_request_size - HEADER_BYTES, config.buffer_memory)
         self._sender: Sender | None = None  # while it runs
         self._transactions: Transactions | None = None  # where it has a transactional id
         self._flushes = 0  # that are waited for
@@ -224,7 +219,7 @@ class Producer:
         future = RecordFuture(batch, batch.append(key, value, given, timestamp_ms, size))
         self._sender.wake()  # type: ignore[union-attr]  # there is one where there is a writer
         if is_behind:
-            await _let_others_run()  # the batch before this one is full
+            await let_others_run()  # the batch before this one is full
         return future
 
     async def _prepare(self, topic: str, value: Any, key: Any) -> tuple[TopicWriter, Any, Any]:
@@ -331,7 +326,7 @@ class Producer:
             first, begun = end, ends[end - 1]
             if first < count:
                 batch.is_closed = True
-                await _let_others_run()
+                await let_others_run()
 
     async def flush(self, timeout_ms: float | None = None) -> None:
         """Waits until everything that was sent has its outcome. KafkaTimeoutError where that takes longer."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from barnabas.client.errors import IllegalStateError
 from barnabas.client.offsets import OffsetAndMetadata
-from barnabas.client.settings import LATEST_TIMESTAMP
+from barnabas.protocol.special_numbers import LATEST_TIMESTAMP
 from barnabas.types import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition
 
 

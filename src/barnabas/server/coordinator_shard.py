@@ -26,7 +26,8 @@ from barnabas.log.append import AppendOrigin
 from barnabas.log.producer_replay import marker_in
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.message import DecodeError, Structure
-from barnabas.protocol.record_batch import Record, decode_records, encode_batch, read_header
+from barnabas.protocol.record_batch import HEADER_BYTES, Record, decode_records, encode_batch, read_header
+from barnabas.protocol.special_numbers import ACKS_ALL
 from barnabas.runtime.interfaces import Runtime, Timer
 from barnabas.server.commit_wait import Commit
 from barnabas.server.coordinator_errors import told_as
@@ -40,9 +41,7 @@ Encoded = tuple[bytes, bytes | None]  # key and value
 
 LOAD_SLICE_BYTES = 1 << 18  # a few milliseconds of work; other requests are served between two slices
 TIMERS_PER_TURN_MAX = 64  # likewise, where many members fall silent at once
-BATCH_OVERHEAD_BYTES = 61
 RECORD_OVERHEAD_BYTES = 32  # more than the numbers beside a key and a value can take
-ACKS_ALL = -1
 
 
 class Rules(Protocol):
@@ -157,7 +156,7 @@ class CoordinatorShard(ABC, Generic[S]):
         """Applies the whole batches among these, and gives the offset after them."""
         position = 0
         next_offset = offset
-        while len(batches) - position >= BATCH_OVERHEAD_BYTES:
+        while len(batches) - position >= HEADER_BYTES:
             header = read_header(batches, position)
             end = position + header.size_bytes
             if end > len(batches):
@@ -259,12 +258,12 @@ class CoordinatorShard(ABC, Generic[S]):
             return
         size_bytes_max = self.partition.config.max_message_bytes
         first = 0
-        size_bytes = BATCH_OVERHEAD_BYTES
+        size_bytes = HEADER_BYTES
         for number, (key, value) in enumerate(encoded):
             record_bytes = RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
             if number > first and size_bytes + record_bytes > size_bytes_max:
                 yield outcome.records[first:number], encoded[first:number]
-                first, size_bytes = number, BATCH_OVERHEAD_BYTES
+                first, size_bytes = number, HEADER_BYTES
             size_bytes += record_bytes
         yield outcome.records[first:], encoded[first:]
 

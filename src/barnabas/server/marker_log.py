@@ -14,6 +14,7 @@ from barnabas.log.append import AppendOrigin
 from barnabas.metadata.topic_names import OFFSETS_TOPIC
 from barnabas.protocol.control_records import TransactionMarker, encode_transaction_marker
 from barnabas.protocol.record_batch import read_header
+from barnabas.protocol.special_numbers import ACKS_ALL
 from barnabas.server import leader_hints
 from barnabas.server.commit_wait import Commit
 from barnabas.types import ProducerId, TopicPartition
@@ -21,8 +22,6 @@ from barnabas.types import ProducerId, TopicPartition
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
     from barnabas.server.group_shard import LedShard
-
-ACKS_ALL = -1
 
 
 class Marker(NamedTuple):

@@ -32,6 +32,7 @@ from barnabas.log.log import Log
 from barnabas.metadata import topic_names
 from barnabas.metadata.image import NO_LEADER, PartitionImage
 from barnabas.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from barnabas.protocol.special_numbers import ACKS_ALL, READ_COMMITTED
 from barnabas.replication.leader import LeaderState, Progress
 from barnabas.runtime.interfaces import Runtime, Timer
 from barnabas.server.commit_wait import Commit
@@ -41,8 +42,6 @@ from barnabas.types import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, Topic
 
 logger = logging.getLogger(__name__)
 
-READ_COMMITTED = 1
-ACKS_ALL = -1
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # there is no room: that may change
 NEVER = LONG_MAX  # what flush.messages and flush.ms are by default
 

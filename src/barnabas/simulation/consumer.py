@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.protocol.special_numbers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, READ_UNCOMMITTED
 from barnabas.simulation.client import Client, ClientConnection, Unavailable
 from barnabas.simulation.fetched_batches import read_batches
 from barnabas.simulation.history import FetchAsked, Fetched, FetchOutOfRange, PartitionId
@@ -19,10 +20,7 @@ from barnabas.types import Offset
 
 FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 8
-EARLIEST_TIMESTAMP = -2
-LATEST_TIMESTAMP = -1
 WAIT_MS_MAX = 500
-READ_UNCOMMITTED = 0
 
 
 @dataclass(slots=True)

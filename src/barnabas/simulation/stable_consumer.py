@@ -7,14 +7,13 @@ broker names. Does not know: which transactions were aborted.
 from __future__ import annotations
 
 from barnabas.protocol.messages.fetch import PartitionData
+from barnabas.protocol.special_numbers import READ_COMMITTED
 from barnabas.simulation.client import Client
 from barnabas.simulation.consumer import Consumer
 from barnabas.simulation.fetched_batches import read_batches
 from barnabas.simulation.history import PartitionId, StableFetched, TableFetched
 from barnabas.simulation.participants import Board
 from barnabas.types import Offset
-
-READ_COMMITTED = 1
 
 
 class StableConsumer(Consumer):

@@ -8,8 +8,8 @@ import pytest
 
 from barnabas.client.errors import IllegalStateError
 from barnabas.client.offsets import OffsetAndMetadata
-from barnabas.client.settings import EARLIEST_TIMESTAMP
 from barnabas.client.subscription import PartitionState, Phase, Position, SubscriptionState
+from barnabas.protocol.special_numbers import EARLIEST_TIMESTAMP
 from barnabas.types import TopicPartition
 
 P0, P1 = TopicPartition("letters", 0), TopicPartition("letters", 1)

@@ -9,6 +9,7 @@ from barnabas.client.admin.results import Results
 from barnabas.client.errors import CoordinatorError
 from barnabas.client.offsets import OffsetAndMetadata
 from barnabas.errors import ErrorCode
+from barnabas.protocol import special_numbers
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -28,21 +29,21 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from barnabas.protocol.special_numbers import READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.types import BrokerId, LeaderEpoch, Offset, TopicPartition
 
 NAMES_UP_TO_VERSION = 9  # later versions of OffsetFetch and OffsetCommit go by topic ids
 GROUPS_SINCE_VERSION = 8
-READ_COMMITTED = 1
 
 
 class OffsetSpec(IntEnum):
-    """What ListOffsets asks for in place of a timestamp; Kafka's numbers."""
+    """What ListOffsets asks for in place of a timestamp."""
 
-    LATEST = -1
-    EARLIEST = -2
-    MAX_TIMESTAMP = -3
-    EARLIEST_LOCAL = -4
-    LATEST_TIERED = -5
+    LATEST = special_numbers.LATEST_TIMESTAMP
+    EARLIEST = special_numbers.EARLIEST_TIMESTAMP
+    MAX_TIMESTAMP = special_numbers.MAX_TIMESTAMP
+    EARLIEST_LOCAL = special_numbers.EARLIEST_LOCAL_TIMESTAMP
+    LATEST_TIERED = special_numbers.LATEST_TIERED_TIMESTAMP
 
 
 _SINCE_VERSION = {OffsetSpec.MAX_TIMESTAMP: 7, OffsetSpec.EARLIEST_LOCAL: 8, OffsetSpec.LATEST_TIERED: 9}
@@ -81,7 +82,7 @@ class Offsets(AdminBase):
             ]
             request = ListOffsetsRequest(
                 replica_id=-1,
-                isolation_level=READ_COMMITTED if read_committed else 0,
+                isolation_level=READ_COMMITTED if read_committed else READ_UNCOMMITTED,
                 topics=topics,
                 timeout_ms=within_ms,
             )

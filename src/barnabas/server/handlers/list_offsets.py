@@ -18,20 +18,22 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from barnabas.protocol.special_numbers import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    READ_COMMITTED,
+)
 from barnabas.server import leader_hints
 from barnabas.server.context import RequestContext
-from barnabas.server.partition import READ_COMMITTED, Partition
+from barnabas.server.partition import Partition
 from barnabas.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP_MS, Offset
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
-
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
 
 LEADER_EPOCH_SINCE_VERSION = 4
 OFFSET_NOT_AVAILABLE_SINCE_VERSION = 5
@@ -40,12 +42,12 @@ DEBUGGING_REPLICA_ID = -2  # may ask any replica
 
 # The version from which each special timestamp may be asked for.
 SPECIAL_SINCE_VERSION = {
-    LATEST: 1,
-    EARLIEST: 1,
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
     MAX_TIMESTAMP: 7,
-    EARLIEST_LOCAL: 8,
-    LATEST_TIERED: 9,
-    EARLIEST_PENDING_UPLOAD: 11,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
 
 
@@ -105,16 +107,16 @@ def look_up(
     """`isolation_level` is None where it is no consumer who asks."""
     log = partition.log
     is_known = isolation_level is None or partition.knows_watermark
-    if timestamp == LATEST:
+    if timestamp == LATEST_TIMESTAMP:
         if is_known:
             response.offset = visible_end(partition, isolation_level)
             response.leader_epoch = partition.leader_epoch
         else:
             response.error_code = ErrorCode.OFFSET_NOT_AVAILABLE
-    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+    elif timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         response.offset = log.log_start_offset
         response.leader_epoch = log.leader_epoch_of(log.log_start_offset)
-    elif timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+    elif timestamp not in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
         found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
         if found is not None and found.offset < visible_end(partition, isolation_level):
             response.timestamp = found.timestamp_ms
