@@ -3,11 +3,14 @@
     copier.py BOOTSTRAP SOURCE OUTPUT
 
 librdkafka with its default settings, apart from a shorter session. What must be aborted is, and read again; what is
-fatal ends the process, as its user's would, and whoever looks after it starts the next one.
+fatal ends the process, as its user's would, and whoever looks after it starts the next one. So does a call that does
+not return: `send_offsets_to_transaction` may wait for ever, whatever its timeout, for a group coordinator that is no
+longer in the metadata (librdkafka's issues 5511 and 5456, in 2.16.0).
 """
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 import time
@@ -18,6 +21,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 GROUP = TRANSACTIONAL_ID = "copier"
 RECORDS_PER_TRANSACTION = 50
 SECONDS_MAX = 60.0
+TURN_SECONDS_MAX = 30.0  # a transaction has ten
 FATAL = 3  # the exit code
 
 
@@ -68,6 +72,7 @@ def main(bootstrap: str, source: str, output: str) -> int:
     retry(producer.init_transactions, SECONDS_MAX)
     consumer.subscribe([source])
     while True:
+        faulthandler.dump_traceback_later(TURN_SECONDS_MAX, exit=True)
         messages = [each for each in consumer.consume(RECORDS_PER_TRANSACTION, 0.5) if each.error() is None]
         if not messages:
             if is_done(consumer):

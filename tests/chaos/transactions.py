@@ -40,7 +40,7 @@ HOW_TO_READ = """\
 Each line is a cluster of its own. A topic of numbers is copied into another in transactions that hold the offsets too,
 by librdkafka with its default settings or by Kafka's own TransactionalMessageCopier, while brokers are killed, or the
 copier itself is. *Found* is what a consumer with read_committed reads from the copy: each record must be there once, in
-its order. *Processes* is how many copiers it took; one that was killed, or fenced, is started again."""
+its order. *Processes* is how many copiers it took; one that was killed, fenced or hangs is started again."""
 
 
 class TransactionalCase(NamedTuple):
