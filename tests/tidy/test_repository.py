@@ -26,7 +26,10 @@ READ_BY_THE_CONFIG = {
     "log.dirs",
     *(f"group.consumer.{end}.{kind}.ms" for end in ("min", "max") for kind in GROUP_RANGES),
 }
-FOLDED_BY_THE_CLIENTS_CONFIG = {"enable.idempotence", "auto.offset.reset"}  # into properties, with what they depend on
+FOLDED_BY_THE_CLIENTS_CONFIG = {
+    *("enable.idempotence", "auto.offset.reset"),  # into properties, with what they depend on
+    *("ssl.truststore.type", "ssl.keystore.type"),  # only one value of each is accepted
+}
 # Kept and shown as Kafka does, for the part that will obey them or because tools expect them.
 STORED = {
     "unclean.leader.election.enable": "replication",

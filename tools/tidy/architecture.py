@@ -27,11 +27,12 @@ IMPURE_MODULES = frozenset({"asyncio", "concurrent", "contextvars", "queue", "sc
 
 THE_WORLD = f"{PACKAGE}.runtime.system"
 # The command line is a program: it may read files and set up the real world; so may what runs inside Spark's
-# processes. Nothing below them may, but for where a client takes the world that it runs in, and what runs clients in a
-# thread.
+# processes. Nothing below them may, but for where a client takes the world that it runs in and its certificates, and
+# what runs clients in a thread.
 MAY_TOUCH_THE_WORLD = (
     THE_WORLD,
-    *(f"{PACKAGE}.{name}" for name in ("cli", "spark", "__main__", "testing", "client.world", "client.synchronous")),
+    *(f"{PACKAGE}.{name}" for name in ("cli", "spark", "__main__", "testing")),
+    *(f"{PACKAGE}.client.{name}" for name in ("world", "security_tls", "synchronous")),
 )
 WORLDLY_MODULES = frozenset(
     [

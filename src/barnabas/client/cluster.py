@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from re import Pattern
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from barnabas import __version__
 from barnabas.client.connection import ClientConnection, ConnectionLost
 from barnabas.client.errors import (
+    AuthenticationError,
     BrokersUnreachableError,
     ClientClosedError,
     CoordinatorError,
@@ -37,6 +38,9 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from barnabas.runtime.frame_reader import FrameBuffers
 from barnabas.runtime.interfaces import Address, Runtime
 from barnabas.types import BrokerId
+
+if TYPE_CHECKING:  # loaded where it is wanted
+    from barnabas.client.security import Security
 
 T = TypeVar("T")
 
@@ -86,6 +90,7 @@ class Cluster:
         self._bootstrap: dict[BrokerId, Address] = {
             FIRST_BOOTSTRAP_ID - number: address for number, address in enumerate(config.bootstrap_servers)
         }
+        self._security = _security(config, lambda: self.runtime)
         self._refreshed_ms = float("-inf")
         self._is_started = False
         self._is_closed = False
@@ -256,11 +261,23 @@ class Cluster:
                 on_lost=lambda: self._lost(node_id),
                 on_answer=_nothing,
                 greet=lambda connection: self._greet(node_id, connection),
+                secure=None if self._security is None else self._security.secure,
             )
         return found
 
     async def _greet(self, node_id: BrokerId, connection: ClientConnection) -> None:
-        """Learns what the broker serves. One that does not know our newest question is asked the oldest."""
+        security = self._security
+        try:
+            await self._learn_versions(node_id, connection)
+            if security is not None:
+                await security.authenticate(connection, self._versions[node_id].best, self._name(node_id))
+        except ConnectionLost as lost:
+            if security is None:
+                raise
+            raise security.explained(lost, self._name(node_id)) from lost
+
+    async def _learn_versions(self, node_id: BrokerId, connection: ClientConnection) -> None:
+        """What the broker serves. One that does not know our newest question is asked the oldest."""
         request = ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
         timeout_ms = self.config.request_timeout_ms
         for version in (apis.api(ApiVersionsRequest.API_KEY).max_stable_version, 0):
@@ -289,6 +306,8 @@ class Cluster:
             try:
                 await self.peer(node_id, purpose).connected()
                 return node_id
+            except AuthenticationError:
+                raise  # the others would say the same
             except KafkaError as error:
                 last = error
         if self.config.metadata_recovery_strategy == "rebootstrap":
@@ -421,6 +440,15 @@ class Cluster:
             await self.refresh(names)
         elif error.code == ErrorCode.NOT_CONTROLLER:
             self.metadata.controller_id = ANY
+
+
+def _security(config: ClientConfig, runtime: Callable[[], Runtime]) -> "Security | None":
+    """None where connections are plain; then nothing of it is loaded."""
+    if config.security_protocol == "PLAINTEXT":
+        return None
+    from barnabas.client.security import Security
+
+    return Security(config, runtime)
 
 
 def _timed_out(what: str, timeout_ms: float, last: KafkaError | None) -> KafkaError:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from barnabas.client.errors import KafkaError
+from barnabas.client.errors import KafkaError, TlsError
 from barnabas.errors import ErrorCode
 from barnabas.protocol import apis
 from barnabas.protocol.framing import (
@@ -26,6 +26,8 @@ from barnabas.runtime.interfaces import Clock, Socket, Timer
 RESPONSE_BYTES_MAX = 1 << 30  # a fetch may be this large; beyond it the length is taken for garbage
 CORRELATION_ID_MAX = (1 << 31) - 1
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+_TLS_ALERT = 0x15030000  # what a record of TLS begins with that says why there is no agreement
+_BEFORE_AUTHENTICATION = (apis.ApiKey.API_VERSIONS, apis.ApiKey.SASL_HANDSHAKE, apis.ApiKey.SASL_AUTHENTICATE)
 
 
 class ConnectionLost(KafkaError):
@@ -72,6 +74,8 @@ class ClientConnection:
         self._on_close = on_close
         self._correlation_id = 0
         self._waiting: deque[Waiting] = deque()  # in the order of their answers
+        self._held: list[tuple[bytearray, Waiting | None]] | None = None  # what goes out at `release`; None: at once
+        self._timer: Timer | None = None  # see `call_later`
         self._unsent: deque[memoryview] = deque()  # what the socket did not take yet
         self._frames = FrameReader(
             socket=socket,
@@ -97,12 +101,42 @@ class ClientConnection:
         """Sends what gets no answer: records of acks=0. ConnectionLost where the connection is closed."""
         if self.is_closed:
             raise ConnectionLost("the connection is closed")
-        self._put(self._frame(message, version))
+        frame = self._frame(message, version)
+        if self._held is not None:
+            self._held.append((frame, None))
+        else:
+            self._put(frame)
+
+    # What must not be mixed with other requests, as authentication
+
+    def hold(self) -> None:
+        """From now on requests wait, but for those that go ahead."""
+        assert self._held is None, "somebody else holds them"
+        self._held = []
+
+    def release(self) -> None:
+        held, self._held = self._held, None
+        for frame, waiting in held or ():
+            if waiting is not None:
+                self._waiting.append(waiting)
+            self._put(frame)
+
+    def request_ahead(self, message: Message, version: int, timeout_ms: float) -> "asyncio.Future[Any]":
+        """As `request`, ahead of those that are held."""
+        held, self._held = self._held, None
+        try:
+            return self._send(message, version, timeout_ms, None)
+        finally:
+            self._held = held
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> None:
+        """Unless the connection is closed by then. One callback at a time."""
+        self._timer = self._clock.call_later(delay_ms, callback)
 
     @property
     def pending(self) -> int:
         """How many requests wait for their answers."""
-        return len(self._waiting)
+        return len(self._waiting) if self._held is None else len(self._waiting) + len(self._held)
 
     @property
     def has_unsent(self) -> bool:
@@ -132,8 +166,12 @@ class ClientConnection:
         api_key = type(message).API_KEY
         frame = self._frame(message, version)
         timer = self._clock.call_later(timeout_ms, lambda: self.close(RequestTimedOut(f"no answer in {timeout_ms} ms")))
-        self._waiting.append(Waiting(api_key, version, self._correlation_id, answer, timer, handle))
-        self._put(frame)
+        waiting = Waiting(api_key, version, self._correlation_id, answer, timer, handle)
+        if self._held is not None:
+            self._held.append((frame, waiting))
+        else:
+            self._waiting.append(waiting)
+            self._put(frame)
         return answer
 
     def close(self, reason: Exception | None = None) -> None:
@@ -142,6 +180,11 @@ class ClientConnection:
         self.is_closed = True
         self._socket.close()
         self._unsent.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._waiting.extend(waiting for _frame, waiting in self._held or () if waiting is not None)
+        if self._held is not None:
+            self._held = []
         error = reason or ConnectionLost("the connection was closed")
         while self._waiting:
             waiting = self._waiting.popleft()
@@ -155,11 +198,28 @@ class ClientConnection:
     def _readable(self) -> None:
         try:
             if not self._frames.receive():
-                self.close(ConnectionLost("the broker closed the connection"))
+                self.close(self._why_closed())
         except BlockingIOError:
             return
         except (OSError, DecodeError) as error:
-            self.close(ConnectionLost(f"the connection broke: {error}"))
+            self._broke(error)
+
+    def _broke(self, error: Exception) -> None:
+        lost = ConnectionLost(f"the connection broke: {error}")
+        lost.__cause__ = error
+        self.close(lost)
+
+    def _why_closed(self) -> KafkaError:
+        """A broker that closes a new connection, on which it has told versions at most, often wants another kind."""
+        if self._waiting and self._waiting[0].correlation_id <= 2:
+            if self._frames.unfinished_length & ~0xFFFF == _TLS_ALERT:
+                host, port = self._socket.peer_address
+                return TlsError(f"{host}:{port}: the broker speaks TLS here; set security_protocol=SSL or SASL_SSL")
+            if self._waiting[0].api_key not in _BEFORE_AUTHENTICATION:
+                return ConnectionLost(
+                    "the broker closed the connection; perhaps it wants authentication: see security_protocol"
+                )
+        return ConnectionLost("the broker closed the connection")
 
     def _answered(self, frame: memoryview) -> None:
         if not self._waiting:
@@ -203,4 +263,4 @@ class ClientConnection:
         except BlockingIOError:
             self._socket.on_writable(self._write)
         except OSError as error:
-            self.close(ConnectionLost(f"the connection broke: {error}"))
+            self._broke(error)

@@ -9,6 +9,7 @@ Does not know: who was asked what.
 from barnabas.errors import ErrorCode
 
 __all__ = [
+    "AuthenticationError",
     "AuthorizationError",
     "BrokersUnreachableError",
     "BufferExhaustedError",
@@ -26,6 +27,7 @@ __all__ = [
     "ProducerFencedError",
     "RecordTooLargeError",
     "StaleMetadataError",
+    "TlsError",
     "TopicExistsError",
     "TransactionAbortableError",
     "UnknownTopicError",
@@ -106,6 +108,26 @@ class InvalidTopicError(KafkaError):
     """The name is not one that a topic can have."""
 
 
+class AuthenticationError(KafkaError):
+    """The broker does not know this client, or this client does not trust the broker. Never tried again."""
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+
+class TlsError(AuthenticationError):
+    """Client and broker do not agree on TLS: a certificate is not trusted, or one of them does not speak it."""
+
+    def __init__(self, message: str) -> None:
+        Exception.__init__(self, message)
+        self.code = ErrorCode.NETWORK_EXCEPTION
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
 class AuthorizationError(KafkaError):
     """The principal of this client may not do that."""
 
@@ -170,6 +192,9 @@ _CLASSES: dict[ErrorCode, type[KafkaError]] = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: AuthorizationError,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: AuthorizationError,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: AuthorizationError,
+    ErrorCode.SASL_AUTHENTICATION_FAILED: AuthenticationError,
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM: AuthenticationError,
+    ErrorCode.ILLEGAL_SASL_STATE: AuthenticationError,
     ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersionError,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: OutOfOrderSequenceError,
     ErrorCode.INVALID_PRODUCER_EPOCH: ProducerFencedError,

@@ -14,7 +14,7 @@ from barnabas.client.connection import ClientConnection, ConnectionLost
 from barnabas.protocol import apis
 from barnabas.protocol.message import Message
 from barnabas.runtime.frame_reader import FrameBuffers
-from barnabas.runtime.interfaces import Address, Runtime
+from barnabas.runtime.interfaces import Address, Runtime, Socket
 
 FAILURES_COUNTED_MAX = 10  # beyond this, the pause has reached any sensible bound
 
@@ -31,7 +31,10 @@ class Patience:
 
 
 class Peer:
-    """`greet` is run on each new connection before anybody may use it; what it raises is why connecting failed."""
+    """`greet` is run on each new connection before anybody may use it; what it raises is why connecting failed.
+
+    `secure` makes of a connected socket, and the address that was dialled, the one that is used.
+    """
 
     def __init__(
         self,
@@ -44,6 +47,7 @@ class Peer:
         on_lost: Callable[[], None],
         on_answer: Callable[[], None],
         greet: Callable[[ClientConnection], Awaitable[None]] | None = None,
+        secure: Callable[[Socket, Address], Awaitable[Socket]] | None = None,
     ) -> None:
         self._address = address  # asked at each connection: nodes move
         self._runtime = runtime
@@ -53,6 +57,7 @@ class Peer:
         self._on_lost = on_lost
         self._on_answer = on_answer
         self._greet = greet
+        self._secure = secure
         self._connection: ClientConnection | None = None
         self._connecting: asyncio.Task[ClientConnection] | None = None
         self._failures = 0  # attempts since the node answered last
@@ -120,9 +125,8 @@ class Peer:
             if address is None:
                 raise ConnectionLost("nobody knows where that node is")
             self._failures = min(self._failures + 1, FAILURES_COUNTED_MAX)
-            connecting = self._runtime.network.connect(*address)
             try:
-                socket = await asyncio.wait_for(connecting, self._patience.connect_timeout_ms / 1000)
+                socket = await asyncio.wait_for(self._dial(address), self._patience.connect_timeout_ms / 1000)
             except (OSError, TimeoutError) as error:
                 words = str(error) or f"no connection within {self._patience.connect_timeout_ms:.0f} ms"
                 raise ConnectionLost(f"cannot connect to {address[0]}:{address[1]}: {words}") from error
@@ -138,6 +142,16 @@ class Peer:
             return connection
         finally:
             self._connecting = None
+
+    async def _dial(self, address: Address) -> Socket:
+        socket = await self._runtime.network.connect(*address)
+        if self._secure is None:
+            return socket
+        try:
+            return await self._secure(socket, address)
+        except BaseException:
+            socket.close()
+            raise
 
     async def _introduce(
         self, connection: ClientConnection, greet: Callable[[ClientConnection], Awaitable[None]] | None

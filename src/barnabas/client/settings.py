@@ -11,7 +11,18 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from barnabas.config.setting import Config, Notation, Setting, ValueType, boolean, integer, long, names, string
+from barnabas.config.setting import (
+    Config,
+    Notation,
+    Setting,
+    ValueType,
+    boolean,
+    integer,
+    long,
+    names,
+    password,
+    string,
+)
 from barnabas.config.validation import ConfigError, at_least, between, one_of
 from barnabas.runtime.interfaces import Address
 
@@ -20,6 +31,7 @@ LONG_MAX = (1 << 63) - 1
 DEFAULT_PORT = 9092
 EARLIEST_TIMESTAMP = -2  # as ListOffsets has them
 LATEST_TIMESTAMP = -1
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 _NAMES_AND_TYPES: dict[ValueType, tuple[str, tuple[type, ...]]] = {
     ValueType.BOOLEAN: ("True or False", (bool,)),
@@ -32,6 +44,43 @@ _NAMES_AND_TYPES: dict[ValueType, tuple[str, tuple[type, ...]]] = {
     ValueType.CLASS: ("text", (str,)),
     ValueType.PASSWORD: ("text", (str,)),
 }
+
+# How to make PEM of the stores that Java has.
+CONVERSIONS = {
+    "ssl_truststore": "convert it: keytool -list -rfc -keystore STORE > ca.pem",
+    "ssl_keystore": (
+        "convert it: keytool -importkeystore -srckeystore STORE -destkeystore STORE.p12 -deststoretype PKCS12, "
+        "then openssl pkcs12 -in STORE.p12 -out client.pem"
+    ),
+}
+_OF_SECURITY = ("security.", "sasl.", "ssl.")
+# Settings of Kafka's clients that people have in their files, and that cannot mean anything here.
+_REFUSED = {
+    "ssl.truststore.password": f"a truststore is PEM here, without a password; {CONVERSIONS['ssl_truststore']}",
+    "ssl.keystore.password": f"a keystore is PEM here, and its key has ssl_key_password; {CONVERSIONS['ssl_keystore']}",
+    "sasl.kerberos.service.name": "GSSAPI is not supported; choose another sasl_mechanism",
+}
+
+
+def _store_type(of: str) -> Notation:
+    def decode(text: str) -> str:
+        if text.upper() != "PEM":
+            raise ValueError(f"only PEM is supported; {CONVERSIONS[of]}")
+        return "PEM"
+
+    return Notation(decode, str)
+
+
+def _security_protocol(text: str) -> str:
+    if text.upper() not in SECURITY_PROTOCOLS:
+        raise ValueError(f"it must be one of {', '.join(SECURITY_PROTOCOLS)}")
+    return text.upper()
+
+
+def _identification(text: str) -> str:
+    if text.lower() not in ("https", ""):
+        raise ValueError("it must be https, or empty to take the certificate of any host")
+    return text.lower()
 
 
 class ClientConfig(Config):
@@ -76,16 +125,76 @@ class ClientConfig(Config):
         help="Whether the bootstrap servers are asked again when no known broker can be reached.",
     )
 
+    # Security
+    security_protocol: str = string(
+        "security.protocol",
+        "PLAINTEXT",
+        notation=Notation(_security_protocol, str),
+        help="PLAINTEXT, SSL (which is TLS), SASL_PLAINTEXT or SASL_SSL, as the broker's listener has it.",
+    )
+    sasl_mechanism: str | None = string(
+        "sasl.mechanism",
+        None,
+        one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
+        help="How this client proves who it is.",
+    )
+    sasl_jaas_config: str | None = password(
+        "sasl.jaas.config",
+        None,
+        help="Username and password as Java's clients have them: a PlainLoginModule or ScramLoginModule.",
+    )
+    sasl_username: str | None = string("sasl.username", None, help="In the place of sasl.jaas.config.")
+    sasl_password: str | None = password("sasl.password", None, help="In the place of sasl.jaas.config.")
+    sasl_oauthbearer_token: Any = password(
+        "sasl.oauthbearer.token",
+        None,
+        help="For OAUTHBEARER: the token, or in Python what returns one, asked at each authentication.",
+    )
+    ssl_truststore_location: str | None = string(
+        "ssl.truststore.location", None, help="File with the certificates to trust; without it, those of the system."
+    )
+    ssl_truststore_certificates: str | None = password(
+        "ssl.truststore.certificates", None, help="The certificates to trust themselves, as PEM."
+    )
+    ssl_truststore_type: str = string(
+        "ssl.truststore.type", "PEM", notation=_store_type("ssl_truststore"), help="PEM, and nothing else."
+    )
+    ssl_keystore_location: str | None = string(
+        "ssl.keystore.location", None, help="File with this client's private key and its certificates."
+    )
+    ssl_keystore_certificate_chain: str | None = password(
+        "ssl.keystore.certificate.chain", None, help="This client's certificates themselves, as PEM, its own first."
+    )
+    ssl_keystore_key: str | None = password("ssl.keystore.key", None, help="This client's private key itself, as PEM.")
+    ssl_keystore_type: str = string(
+        "ssl.keystore.type", "PEM", notation=_store_type("ssl_keystore"), help="PEM, and nothing else."
+    )
+    ssl_key_password: str | None = password("ssl.key.password", None, help="Of the private key, if it is encrypted.")
+    ssl_endpoint_identification_algorithm: str = string(
+        "ssl.endpoint.identification.algorithm",
+        "https",
+        notation=Notation(_identification, str),
+        help="https: the broker's certificate must be for the host that was dialled. Empty: that is not checked.",
+    )
+
     def __init__(self, **given: Any) -> None:
         overrides = {}
         for keyword, value in given.items():
             setting = self._named(keyword)
-            if value is not None:
+            if setting.name == "sasl.oauthbearer.token" and callable(value):
+                overrides[setting.name] = "a function"
+            elif value is not None:
                 overrides[setting.name] = self._text(setting, value)
         self._fill(overrides, lambda setting: setting.default, self._what())
         if not self.bootstrap_servers:
             raise ConfigError('bootstrap_servers is missing; name a broker, as in bootstrap_servers="localhost:9092"')
         self._check()
+        if any(name.startswith(_OF_SECURITY) for name in overrides):
+            from barnabas.client import security_settings
+
+            if callable(token := given.get("sasl_oauthbearer_token")):
+                object.__setattr__(self, "sasl_oauthbearer_token", token)
+            security_settings.check(self)
 
     @classmethod
     def accepts(cls, keyword: str) -> bool:
@@ -103,6 +212,8 @@ class ClientConfig(Config):
         setting = cls.SETTINGS.get(keyword.replace("_", "."))
         if setting is not None:
             return setting
+        if keyword.replace("_", ".") in _REFUSED:
+            raise ConfigError(f"{keyword} has no meaning here: {_REFUSED[keyword.replace('_', '.')]}")
         from difflib import get_close_matches
 
         known = [each.attribute for each in cls.SETTINGS.values()]

@@ -230,6 +230,11 @@ def string(name: str, default: Any, allowed: Allowed | None = None, **facts: Any
     return Setting(name, ValueType.STRING, default, allowed, **facts)
 
 
+def password(name: str, default: str | None, **facts: Any) -> Any:
+    """Shown to nobody."""
+    return Setting(name, ValueType.PASSWORD, default, None, **facts)
+
+
 def names(name: str, default: Any, allowed: Allowed | None = None, **facts: Any) -> Any:
     return Setting(name, ValueType.LIST, default, allowed, **facts)
 

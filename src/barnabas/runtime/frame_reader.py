@@ -83,6 +83,11 @@ class FrameReader:
             self._consume(scratch[:count])
         return count > 0
 
+    @property
+    def unfinished_length(self) -> int:
+        """That a frame claims of which some bytes have not arrived; 0 where there is none."""
+        return 0 if self._partial is None else self._size - LENGTH_BYTES
+
     def resume(self) -> None:
         """Goes on with what came while the owner was paused."""
         if self._held:
