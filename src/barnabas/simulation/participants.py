@@ -27,7 +27,7 @@ from barnabas.simulation.history import (
     ProducerIdGiven,
     stamped,
 )
-from barnabas.types import Uuid
+from barnabas.types import NO_PRODUCER_ID, Uuid
 
 INIT_PRODUCER_ID_VERSION = 4
 PRODUCE_BY_NAME_VERSION = 12
@@ -39,6 +39,7 @@ REFUSALS = (
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,
 )
+ACKS_ALL = -1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class Board:
         self.habits = habits
         self.topics: dict[Uuid, Topic] = {}
         self.tables: dict[Uuid, Topic] = {}  # compacted ones, which only those use who write with keys
-        self.is_calm = False  # faults are over: nobody gives up any more
+        self.is_calm = False  # faults are over: nobody gives up any more, or writes faster than replicas can take it
 
     def has(self, topic: Topic) -> bool:
         return topic.id in self.topics or topic.id in self.tables
@@ -122,7 +123,7 @@ class Producer(Participant):
         self._acks = acks
         self._idempotent = idempotent
         self._session = 0
-        self._producer_id = -1
+        self._producer_id = NO_PRODUCER_ID
         self._producer_epoch = -1
         self._next_number = 0
         self._next_sequence: dict[PartitionId, int] = {}
@@ -147,6 +148,10 @@ class Producer(Participant):
         topics = self.topics()
         if not topics:
             return
+        if self.board.is_calm and self._acks != ACKS_ALL:
+            # Those who do not wait for the replicas may fill a narrow network for ever (seed 93816019). A new session,
+            # for what the old one lost is no fault of the broker.
+            self._acks, self._producer_id = ACKS_ALL, NO_PRODUCER_ID
         if self._idempotent and self._producer_id < 0:
             await self._begin_session()
         random = self.client.random
@@ -261,7 +266,7 @@ class Producer(Participant):
             if gives_up or error in REFUSALS or not self.board.has(topic) or self.is_stopping:
                 for batch in pending:
                     self.board.history.tell(ProduceGivenUp(batch=batch))
-                self._producer_id = -1
+                self._producer_id = NO_PRODUCER_ID
                 return
             self.client.forget_leader(*pending[0].partition_id)
             await self.back_off()
