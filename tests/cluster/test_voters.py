@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from cluster import Node, free_ports, run, until
+from cluster import Cluster, Node, free_ports, run, until
 
 from barnabas.client.connection import ClientConnection
+from barnabas.consensus.voter_history import VoterHistory
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
@@ -15,6 +16,7 @@ from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopic
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.protocol.messages.update_raft_voter import KRaftVersionFeature, UpdateRaftVoterRequest
 from barnabas.protocol.messages.update_raft_voter import Listener as UpdatedListener
 from barnabas.runtime.frame_reader import FrameBuffers
@@ -332,5 +334,38 @@ def test_static_voters_cannot_be_changed() -> None:
         )
         assert (await node.ask(request, 0)).error_code == ErrorCode.UNSUPPORTED_VERSION
         await node.stop()
+
+    run(scenario)
+
+
+def upgrade(validate_only: bool = False) -> UpdateFeaturesRequest:
+    key = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
+    return UpdateFeaturesRequest(feature_updates=[key], validate_only=validate_only)
+
+
+def test_voters_go_from_the_configuration_into_the_log() -> None:
+    """All of them with their directories; then one can be taken out, and a restart with the old settings heeds that."""
+
+    async def scenario() -> None:
+        async with Cluster(3) as cluster:
+
+            def histories() -> list[VoterHistory]:
+                return [node.running.controller.quorum.voter_history for node in cluster.running]
+
+            for validate_only, level in ((True, 0), (False, 1), (False, 1)):
+                answer = await cluster.ask_controller(upgrade(validate_only), 2)
+                assert answer.error_code == ErrorCode.NONE, answer
+                await until(
+                    lambda level=level: [each.kraft_version for each in histories()] == [level] * 3, "all are there"
+                )
+            keys = [node.running.controller.quorum.raft.replica for node in cluster.running]
+            assert all([voter.key for voter in each.voters.voters] == keys for each in histories())
+            gone = next(key for key in keys if not cluster.nodes[key.id].running.controller.quorum.is_leader)
+            removal = RemoveRaftVoterRequest(cluster_id=None, voter_id=gone.id, voter_directory_id=gone.directory_id)
+            assert (await cluster.ask_controller(removal, 0)).error_code == ErrorCode.NONE
+            await asyncio.gather(*(node.stop() for node in cluster.running))
+            await asyncio.gather(*(node.start() for node in cluster.nodes.values()))
+            await until(lambda: all(gone.id not in each.voters.ids for each in histories()), "it stays out")
+            await cluster.create_topic("t")
 
     run(scenario)

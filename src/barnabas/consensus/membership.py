@@ -93,6 +93,23 @@ def update(raft: Raft, history: VoterHistory, voter: Voter) -> VoterSet | Refusa
     return history.voters.with_voter(voter)
 
 
+def upgrade(raft: Raft, history: VoterHistory) -> VoterSet | Refusal:
+    """The voters of the configuration, as they will stand in the log, each with its directory as it was heard of."""
+    if raft.progress is None:
+        return Refusal(ErrorCode.NOT_CONTROLLER)
+    voters = VoterSet()
+    for voter in history.voters.voters:
+        key = raft.replica if voter.key.id == raft.replica.id else raft.progress.of(voter.key).key
+        if key.directory_id == ZERO_UUID:
+            words = f"voter {key.id} has not fetched from this leader yet, so that its directory is unknown."
+            return Refusal(ErrorCode.INVALID_UPDATE_VERSION, words)
+        if not voter.endpoints:
+            words = f"voter {key.id} has no listener for controllers (controller.listener.names)."
+            return Refusal(ErrorCode.INVALID_UPDATE_VERSION, words)
+        voters = voters.with_voter(voter._replace(key=key))
+    return voters
+
+
 def _speaks(voter: Voter, kraft_version: int) -> bool:
     least, most = voter.kraft_versions
     return least <= kraft_version <= most

@@ -2,9 +2,10 @@
 
 Always holds: all updates of a request are made, or none. `metadata.version` never goes back over a level that changed
 what the log holds.
-Differs from Kafka: `kraft.version` cannot be raised, because voters are not changed while the cluster runs.
+Does not know: how `kraft.version` is raised. It is no record of this log, but of the quorum itself.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.config.broker import BrokerConfig
@@ -26,20 +27,22 @@ if TYPE_CHECKING:
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 # Levels of metadata.version since which the log may hold what older versions cannot read. Kafka's facts.
 METADATA_CHANGED_AT = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
-ELR_NEEDS_METADATA_VERSION = 23
+NEEDS_METADATA_VERSION = {ELIGIBLE_LEADER_REPLICAS_VERSION: 23, KRAFT_VERSION: 21}  # at level 1
 UNKNOWN = VersionRange(0, 0)  # of a feature that a node does not know
 
 
 def update_features(
-    image: MetadataImage, request: "UpdateFeaturesRequest", static_config: BrokerConfig
+    image: MetadataImage, kraft_version: int, request: "UpdateFeaturesRequest", static_config: BrokerConfig
 ) -> Decision["UpdateFeaturesResponse"]:
+    """`kraft_version`: the level at which the quorum is."""
     from barnabas.protocol.messages.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
 
     updates = {update.feature: update for update in request.feature_updates}
-    levels = {**image.features, **{name: update.max_version_level for name, update in updates.items()}}
+    present = {**image.features, KRAFT_VERSION: kraft_version}
+    levels = {**present, **{name: update.max_version_level for name, update in updates.items()}}
     records: list[Message] = []
     for update in updates.values():
-        decided = _update(image, update, levels)
+        decided = _update(image, update, present, levels)
         if isinstance(decided, Refusal):
             words = f"No feature is changed, because of {update.feature}: {decided.message}"
             return Decision([], UpdateFeaturesResponse(error_code=decided.error, error_message=words))
@@ -51,11 +54,13 @@ def update_features(
     return Decision([] if request.validate_only else records, response)
 
 
-def _update(image: MetadataImage, update: "FeatureUpdateKey", levels: dict[str, int]) -> list[Message] | Refusal:
+def _update(
+    image: MetadataImage, update: "FeatureUpdateKey", present_levels: Mapping[str, int], levels: Mapping[str, int]
+) -> list[Message] | Refusal:
     from barnabas.protocol.messages.feature_level_record import FeatureLevelRecord
 
     name, level = update.feature, update.max_version_level
-    present = image.features.get(name, 0)
+    present = present_levels.get(name, 0)
     fault = (
         _type_fault(update, present)
         or _support_fault(image, name, level)
@@ -65,7 +70,7 @@ def _update(image: MetadataImage, update: "FeatureUpdateKey", levels: dict[str, 
     if fault is not None:
         return Refusal(ErrorCode.INVALID_UPDATE_VERSION, fault)
     if name == KRAFT_VERSION:
-        return []  # stays where it is; and it is no record of this log
+        return []
     return [FeatureLevelRecord(name=name, feature_level=level)]
 
 
@@ -96,15 +101,15 @@ def _support_fault(image: MetadataImage, name: str, level: int) -> str | None:
 
 
 def _level_fault(name: str, present: int, level: int) -> str | None:
-    if name == KRAFT_VERSION and level != present:
-        return "the voters of the quorum are fixed, and so is this level."
+    if name == KRAFT_VERSION and level < present:
+        return "the voters stand in the log, and stay there."
     if name == METADATA_VERSION and any(level < changed <= present for changed in METADATA_CHANGED_AT):
         return f"the log holds what level {level} does not know."
     return None
 
 
-def _dependency_fault(name: str, level: int, levels: dict[str, int]) -> str | None:
-    needs = ELR_NEEDS_METADATA_VERSION if name == ELIGIBLE_LEADER_REPLICAS_VERSION and level > 0 else 0
+def _dependency_fault(name: str, level: int, levels: Mapping[str, int]) -> str | None:
+    needs = NEEDS_METADATA_VERSION.get(name, 0) if level > 0 else 0
     if levels.get(METADATA_VERSION, 0) < needs:
         return f"it needs {METADATA_VERSION} at {needs} or more."
     return None

@@ -233,9 +233,10 @@ class MetadataLog:
             pairs += [quorum_records.encode(KRaftVersion(history.kraft_version)), quorum_records.encode(voters)]
         self._append(pairs, control=True)
 
-    def append_voters(self, voters: VoterSet) -> Offset:
-        """They count from here on; the end offset."""
-        return self._append([quorum_records.encode(voters)], control=True)
+    def append_voters(self, voters: VoterSet, kraft_version: int | None = None) -> Offset:
+        """They count from here on, and so does the level, if there is a new one. The end offset."""
+        level = [] if kraft_version is None else [quorum_records.encode(KRaftVersion(kraft_version))]
+        return self._append([*level, quorum_records.encode(voters)], control=True)
 
     def append(self, records: Sequence[Message]) -> Offset:
         """The end offset. OSError leaves the log as it was."""

@@ -268,11 +268,11 @@ class Quorum:
         self._sync_soon()
         return end_offset
 
-    def append_voters(self, voters: VoterSet) -> Offset:
-        """As `append`; they count from now on."""
+    def append_voters(self, voters: VoterSet, kraft_version: int | None = None) -> Offset:
+        """As `append`; they, and the level if there is a new one, count from now on."""
         assert self.is_leader
         assert voters.overlaps_majority_of(self.raft.voters)
-        end_offset = self._log.append_voters(voters)
+        end_offset = self._log.append_voters(voters, kraft_version)
         self._heed_voters()
         self._tell()
         self._sync_soon()

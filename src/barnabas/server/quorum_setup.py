@@ -1,6 +1,6 @@
 """How a node finds its place in the metadata quorum, from its settings and what is in its directory.
 
-controller.quorum.voters               the voters, for ever the same (kraft.version 0)
+controller.quorum.voters               the voters, until kraft.version is raised from 0 to 1 and the log has them
 controller.quorum.bootstrap.servers    whom to ask; the voters stand in the log (kraft.version 1). A controller
                                        with an empty directory that names only itself begins a quorum of its own,
                                        as Kafka's `format --standalone`; any other one joins as an observer

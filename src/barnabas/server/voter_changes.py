@@ -84,6 +84,21 @@ class VoterChanges:
         voters = membership.update(quorum.raft, quorum.voter_history, voter)
         return voters if isinstance(voters, Refusal) else await self._write(voters, wait=False)
 
+    def upgrade_refused(self) -> Refusal | None:
+        voters = self._busy_refused() or membership.upgrade(self._quorum.raft, self._quorum.voter_history)
+        return voters if isinstance(voters, Refusal) else None
+
+    async def upgrade(self, kraft_version: int) -> Refusal:
+        """From the configuration into the log: from then on the voters can be changed."""
+        voters = self._busy_refused() or membership.upgrade(self._quorum.raft, self._quorum.voter_history)
+        if isinstance(voters, Refusal):
+            return voters
+        self._is_busy = True
+        try:
+            return await self._committed(self._quorum.append_voters(voters, kraft_version))
+        finally:
+            self._is_busy = False
+
     # Details
 
     def _leader_refused(self) -> Refusal | None:

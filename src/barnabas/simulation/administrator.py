@@ -6,6 +6,8 @@ Does not know: what becomes of a request that was not answered; it looks at the 
 
 from __future__ import annotations
 
+from barnabas.controller.feature_updates import UPGRADE
+from barnabas.controller.features import KRAFT_VERSION
 from barnabas.errors import ErrorCode
 from barnabas.metadata.topic_names import METADATA_TOPIC
 from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
@@ -25,6 +27,7 @@ from barnabas.protocol.messages.describe_quorum import (
 )
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.simulation.client import Unavailable
 from barnabas.simulation.cluster import CONTROLLER_PORT
 from barnabas.simulation.history import TopicCreated, TopicDeleted, TopicDeletionAsked
@@ -39,12 +42,15 @@ DELETE_TOPICS_VERSION = 6
 DESCRIBE_QUORUM_VERSION = 2
 ELECT_LEADERS_VERSION = 2
 REMOVE_RAFT_VOTER_VERSION = 0
+UPDATE_FEATURES_VERSION = 2
 PREFERRED = 0
 MIN_REPLICAS = 2  # with fewer nothing that is acknowledged would survive its node
 
 
 class Administrator(Participant):
     """Creates topics, deletes those that nobody minds losing, and moves the partitions of the others."""
+
+    _voters_in_log = False  # as far as it knows
 
     async def step(self) -> None:
         random, habits = self.client.random, self.board.habits
@@ -129,7 +135,9 @@ class Administrator(Participant):
     async def _change_voters(self) -> None:
         random = self.client.random
         voters, observers = await self._describe_quorum()
-        if observers and random.random() < 0.6:
+        if not self._voters_in_log:
+            await self._upgrade_quorum()
+        elif observers and random.random() < 0.6:
             await self._add_voter(random.choice(observers))
         elif len(voters) > 1:
             voter = random.choice(voters)
@@ -137,6 +145,12 @@ class Administrator(Participant):
                 cluster_id=None, voter_id=voter.replica_id, voter_directory_id=voter.replica_directory_id
             )
             await self.client.call_any(request, REMOVE_RAFT_VOTER_VERSION)
+
+    async def _upgrade_quorum(self) -> None:
+        """Where the log has the voters already, nothing happens."""
+        update = FeatureUpdateKey(feature=KRAFT_VERSION, max_version_level=1, upgrade_type=UPGRADE)
+        response = await self.client.call_any(UpdateFeaturesRequest(feature_updates=[update]), UPDATE_FEATURES_VERSION)
+        self._voters_in_log = response.error_code == ErrorCode.NONE
 
     async def _describe_quorum(self) -> tuple[list[ReplicaState], list[ReplicaState]]:
         topic = RequestTopicData(topic_name=METADATA_TOPIC, partitions=[RequestPartitionData(partition_index=0)])

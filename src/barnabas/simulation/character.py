@@ -24,6 +24,7 @@ TRANSACTION_RATE = 0.4  # of runs that have transactional clients
 TABLE_RATE = 0.3  # of runs that have compacted topics
 BUSY_THINK_MS = 200.0
 DAY_MS = 86_400_000
+CONFIGURED_RATE = 0.4  # of runs that change voters: those that begin with the ones of the configuration
 EAGER_RATE = 0.3  # of runs that compact whatever they can, all the time
 
 
@@ -51,6 +52,7 @@ class Character:
     members: int  # of the one group
     restarts_at_end: bool
     changes_voters: bool
+    configures_voters: bool = True  # as they begin; to be changed, they must go into the log
     copiers: list[Copier] = field(default_factory=list)
     stable_consumers: list[bool] = field(default_factory=list)  # with sessions
     keyed_producers: int = 0
@@ -128,6 +130,8 @@ class Character:
             habits.think_ms_max = max(habits.think_ms_max, BUSY_THINK_MS)  # there are more who work
         if random.random() < EAGER_RATE:
             self.settings.update(drawn_cleaner_settings(random, nodes))
+        if self.changes_voters:
+            self.configures_voters = random.random() < CONFIGURED_RATE
 
     def _draw_transactions(self, random: Random, nodes: int) -> None:
         self.settings |= {

@@ -72,7 +72,7 @@ class SimulatedCluster:
         node_count: int,
         settings: Mapping[str, str],
         sync_ms_max: float,
-        changes_voters: bool = False,
+        configures_voters: bool = True,
         on_failure: Callable[[BaseException, str], None],
     ) -> None:
         self.loop = loop
@@ -82,7 +82,7 @@ class SimulatedCluster:
         self._random = random
         self._settings = dict(settings)
         self._sync_ms_max = sync_ms_max
-        self._changes_voters = changes_voters  # then the first node begins the quorum, and the others join it
+        self._configures_voters = configures_voters  # if not, the first node begins the quorum, and the others join it
         self._on_failure = on_failure  # told of an end that nobody asked for
         self.on_election: Callable[[], object] | None = None  # told when a voter has written down its election
         self.starts = 0
@@ -105,10 +105,10 @@ class SimulatedCluster:
             settings["controller.listener.names"] = "CONTROLLER"
             settings["inter.broker.listener.name"] = "PLAINTEXT"
             addresses = {node.id: f"{node.host}:{CONTROLLER_PORT}" for node in self.nodes.values()}
-            if self._changes_voters:
-                settings["controller.quorum.bootstrap.servers"] = addresses[1]
-            else:
+            if self._configures_voters:
                 settings["controller.quorum.voters"] = ",".join(f"{id}@{at}" for id, at in addresses.items())
+            else:
+                settings["controller.quorum.bootstrap.servers"] = addresses[1]
         return BrokerConfig({**settings, **self._settings})
 
     @property

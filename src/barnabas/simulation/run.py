@@ -128,7 +128,7 @@ class Simulation:
             node_count=options.nodes,
             settings=self.character.settings,
             sync_ms_max=self.character.sync_ms_max,
-            changes_voters=self.character.changes_voters,
+            configures_voters=self.character.configures_voters,
             on_failure=lambda error, what: self.loop.fail(_unexpected(what, error)),
         )
         self.cluster.on_election = lambda: self.loop.call_soon(self._inspect_quorum, context=self.loop.world)

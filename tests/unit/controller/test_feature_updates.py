@@ -1,4 +1,4 @@
-"""UpdateFeatures. Error codes are those of Apache Kafka 4.3.1, but for kraft.version, which cannot be raised here."""
+"""UpdateFeatures. Error codes are those of Apache Kafka 4.3.1."""
 
 from typing import Any
 
@@ -21,14 +21,17 @@ def image_of(levels: dict[str, int] | None = None) -> MetadataImage:
     return cluster(broker(1, features=RANGES))._replace(features={**AT_FORMAT, **(levels or {})})
 
 
-def update(image: MetadataImage, *updates: Update, validate_only: bool = False) -> tuple[MetadataImage, Any]:
+def update(
+    image: MetadataImage, *updates: Update, validate_only: bool = False, kraft_version: int = 0
+) -> tuple[MetadataImage, Any]:
     request = UpdateFeaturesRequest(
         feature_updates=[
             FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level, kind in updates
         ],
         validate_only=validate_only,
     )
-    decision = feature_updates.update_features(image, request, BrokerConfig({"min.insync.replicas": "2"}))
+    static_config = BrokerConfig({"min.insync.replicas": "2"})
+    decision = feature_updates.update_features(image, kraft_version, request, static_config)
     return after(image, decision.records), decision.response
 
 
@@ -58,7 +61,8 @@ def test_a_dry_run_changes_nothing() -> None:
         ("metadata.version", 7, UNSAFE),
         ("metadata.version", 6, UNSAFE),
         ("metadata.version", 31, UPGRADE),
-        ("kraft.version", 1, UPGRADE),
+        ("kraft.version", 2, UPGRADE),
+        ("kraft.version", 1, SAFE),
     ],
 )
 def test_one_that_cannot_be_made_keeps_all_from_being_made(wrong: Update) -> None:
@@ -76,6 +80,18 @@ def test_the_level_at_which_it_is_may_be_asked_for(right: Update) -> None:
     before = image_of()
     image, response = update(before, right)
     assert (response.error_code, image.features) == (ErrorCode.NONE, before.features)
+
+
+def test_the_level_of_the_quorum_goes_up_and_never_back() -> None:
+    before = image_of()
+    image, response = update(before, ("kraft.version", 1, UPGRADE))
+    assert (response.error_code, image.features) == (ErrorCode.NONE, before.features), "its record is the quorum's"
+    assert update(before, ("kraft.version", 1, UPGRADE), kraft_version=1)[1].error_code == ErrorCode.NONE
+    for kind in (SAFE, UNSAFE):
+        _image, response = update(before, ("kraft.version", 0, kind), kraft_version=1)
+        assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    old = image_of({METADATA_VERSION: 20, ELIGIBLE_LEADER_REPLICAS_VERSION: 0})
+    assert update(old, ("kraft.version", 1, UPGRADE))[1].error_code == ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_a_level_goes_up_only_where_everybody_knows_it() -> None:
