@@ -228,7 +228,7 @@ def test_a_transaction_that_took_too_long(version: int) -> None:
     async def scenario() -> None:
         async with Cluster(1, **SETTINGS) as cluster:
             await prepare(cluster, version)
-            async with producer(cluster, transaction_timeout_ms=100) as writer:
+            async with producer(cluster, transaction_timeout_ms=1500) as writer:
                 await writer.init_transactions()
                 await writer.begin_transaction()
                 await writer.send_and_wait("t", b"a")
