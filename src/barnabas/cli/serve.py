@@ -17,6 +17,7 @@ from barnabas.config.properties import Given, load, read_file, read_option
 from barnabas.config.validation import ConfigError
 from barnabas.log.checkpoint import CheckpointError
 from barnabas.runtime.interfaces import Disk
+from barnabas.runtime.system.event_loop import new_event_loop
 from barnabas.server.broker import Broker
 from barnabas.server.log_directory import DirectoryFailed, DirectoryInUse, DirectoryMismatch
 from barnabas.server.metadata_log import MetadataUnavailable
@@ -63,7 +64,7 @@ def _serve(options: argparse.Namespace, read_settings: Callable[[], list[Given]]
         loaded = load([given for given in settings if given.name not in overridden] + options_given)
         for warning in loaded.warnings:
             logger.warning("%s", warning)
-        with _event_loop() as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             if options.command == "up":
                 return runner.run(_run(loaded.config, memory, options.supervised))
             return runner.run(_run(_reachable(loaded.config), memory, supervised=False))
@@ -71,14 +72,6 @@ def _serve(options: argparse.Namespace, read_settings: Callable[[], list[Given]]
         return failed(str(error))
     except OSError as error:
         return failed(f"cannot start: {error}")
-
-
-def _event_loop() -> "asyncio.Runner":
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.Runner()
-    return asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
 
 async def _run(config: BrokerConfig, memory: bool, supervised: bool) -> int:

@@ -10,10 +10,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from typing import Any, TypeVar
 
 from barnabas.cli.app import ABSENCES
-from barnabas.cli.options import BOOTSTRAP_DEFAULT
+from barnabas.cli.options import BOOTSTRAP_DEFAULT, Connection
 from barnabas.cli.text import CommandFailed, Exit, failed, suggestion
 from barnabas.client.admin import Admin, Results
 from barnabas.client.errors import KafkaError
+from barnabas.client.settings import AdminConfig, ClientConfig
+from barnabas.config.properties import read_file
+from barnabas.config.validation import ConfigError
+from barnabas.runtime.system.event_loop import new_event_loop
 from barnabas.types import TopicPartition
 
 # What a client logs it also raises, and then it is said once, in one line.
@@ -28,14 +32,45 @@ REQUEST_TIMEOUT_MS_MAX = 30_000
 START_TIMEOUT_MS_MAX = 5_000  # who mistyped an address should not wait long; a broker that starts needs less
 
 
-def with_admin(servers: str, timeout_ms: int, work: Callable[[Admin], Awaitable[T]]) -> T:
+def client_settings(
+    connection: Connection, kind: type[ClientConfig], *others: type[ClientConfig], **usual: Any
+) -> dict[str, Any]:
+    """Of one client: what is usual for the command, unless the file of --command-config says otherwise.
+
+    The file may hold settings for the `others` too, and nothing that no client of the command knows.
+    """
+    found: dict[str, Any] = {"bootstrap_servers": BOOTSTRAP_DEFAULT, "client_id": CLIENT_ID, **usual}
+    file = connection.command_config
+    for given in () if file is None else read_file(file.read_text(encoding="utf-8"), str(file)):
+        keyword = given.name.replace(".", "_")
+        if kind.accepts(keyword):
+            found[keyword] = given.text
+        elif not any(other.accepts(keyword) for other in others):
+            try:
+                kind(**{keyword: given.text})  # which says why not, and what may have been meant
+            except ConfigError as error:
+                raise CommandFailed(f"{given.where}: {error}", Exit.USAGE) from None
+    if connection.bootstrap_server is not None:
+        found["bootstrap_servers"] = connection.bootstrap_server
+    return found
+
+
+def stated(**options: Any) -> dict[str, Any]:
+    """Options that were given: these count for more than a file."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def with_admin(connection: Connection, work: Callable[[Admin], Awaitable[T]]) -> T:
+    timeout_ms = connection.timeout_ms
+    settings = client_settings(
+        connection,
+        AdminConfig,
+        default_api_timeout_ms=timeout_ms,
+        request_timeout_ms=min(timeout_ms, REQUEST_TIMEOUT_MS_MAX),
+    )
+
     async def run() -> T:
-        admin = Admin(
-            bootstrap_servers=servers,
-            client_id=CLIENT_ID,
-            default_api_timeout_ms=timeout_ms,
-            request_timeout_ms=min(timeout_ms, REQUEST_TIMEOUT_MS_MAX),
-        )
+        admin = Admin(**settings)
         try:
             await admin.cluster.start(min(timeout_ms, START_TIMEOUT_MS_MAX))
             return await work(admin)
@@ -46,12 +81,8 @@ def with_admin(servers: str, timeout_ms: int, work: Callable[[Admin], Awaitable[
 
 
 def run_fast(work: Coroutine[Any, Any, T]) -> T:
-    """On uvloop where it is installed, for commands that move many records."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(work)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    """For commands that move many records."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(work)
 
 
@@ -140,10 +171,15 @@ async def chosen_partitions(admin: Admin, texts: Iterable[str]) -> list[TopicPar
 
 def _complete(context: Any, incomplete: str, ask: Callable[[Admin], Awaitable[list[str]]]) -> list[str]:
     """Names for a shell; none where no broker answers at once."""
-    servers = context.params.get("bootstrap_server") or os.environ.get("BARNABAS_BOOTSTRAP") or BOOTSTRAP_DEFAULT
+    given = context.params
+    connection = Connection(
+        bootstrap_server=given.get("bootstrap_server") or os.environ.get("BARNABAS_BOOTSTRAP"),
+        command_config=given.get("command_config"),
+        timeout_ms=COMPLETION_TIMEOUT_MS,
+    )
     try:
-        names = with_admin(servers, COMPLETION_TIMEOUT_MS, ask)
-    except (KafkaError, OSError, ValueError):
+        names = with_admin(connection, ask)
+    except (KafkaError, CommandFailed, OSError, ValueError):
         return []
     return [name for name in names if name.startswith(incomplete)]
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from barnabas import client
 from barnabas.client.errors import IllegalStateError, KafkaTimeoutError
+from barnabas.runtime.system.event_loop import new_event_loop
 
 CLOSE_SECONDS_MAX: Final = 10.0  # at the end of a program that closed nothing
 _FACES: Final = ("Admin", "Consumer", "Producer")
@@ -35,7 +36,7 @@ class Loop:
     """An event loop that runs in a thread until it is stopped."""
 
     def __init__(self, name: str) -> None:
-        self._loop = _new_event_loop()
+        self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
@@ -64,14 +65,6 @@ class Loop:
         self._thread.join(CLOSE_SECONDS_MAX)
         if not self._thread.is_alive():
             self._loop.close()
-
-
-def _new_event_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 class Waiting:

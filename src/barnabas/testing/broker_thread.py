@@ -21,6 +21,7 @@ from barnabas.runtime.interfaces import Runtime
 from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.runtime.slices import SlicedBackground
 from barnabas.runtime.system import system_runtime
+from barnabas.runtime.system.event_loop import new_event_loop
 from barnabas.server.broker import Broker
 from barnabas.testing.clock import JumpingClock
 from barnabas.testing.faults import Faults
@@ -166,7 +167,7 @@ class BrokerThread:
     # In the thread
 
     def _run(self) -> None:
-        with _runner() as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(self._live())
 
     async def _live(self) -> None:
@@ -210,11 +211,3 @@ class BrokerThread:
     def _end(self, how: End) -> None:
         if not self._asked.done():
             self._asked.set_result(how)
-
-
-def _runner() -> asyncio.Runner:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.Runner()
-    return asyncio.Runner(loop_factory=uvloop.new_event_loop)
