@@ -21,6 +21,8 @@ others need `pip install 'barnabas[cli]'`. All of them work with Apache Kafka as
 and read files.
 
 - **Brokers** are named by `--bootstrap-server`, or by the variable `BARNABAS_BOOTSTRAP`; else it is `localhost:9092`.
+- **How to speak to them**, for instance by which security protocol: `--command-config FILE`, with properties of the
+  client by Kafka's names. What an option says counts for more than the file; the file may name the brokers too.
 - **For machines**: `--json` prints one document, or one object a line where records are printed, in a shape that
   stays: names may be added, none is taken away. An error is then `{"error": {"code": ..., "message": ...}}` on
   standard error, and what failed among several things is listed under `failed`.
@@ -83,6 +85,8 @@ def _option(parameter: Any) -> str:
 def _default(parameter: Any) -> str:
     if parameter.required:
         return "required"
+    if isinstance(parameter.show_default, str):
+        return f"`{parameter.show_default}`"
     if parameter.is_flag or parameter.default is None or parameter.show_default is False:
         return ""
     return f"`{parameter.default}`"

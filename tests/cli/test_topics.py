@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -87,6 +88,18 @@ def test_the_quorum(run: Run) -> None:
     directory = "9N6y3XqLS7WUnw5H6YHqgg"
     added = ["quorum", "add-voter", "7", "--directory-id", directory, "--endpoint", "CONTROLLER://127.0.0.1:1"]
     assert run(*added, "--timeout-ms", "3000", code=1).err.startswith("barnabas: adding voter 7: ")
+
+
+def test_a_file_says_where_and_how(run_alone: Run, served_by_either: str, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers={served_by_either}\nrequest.timeout.ms=20000\n")
+    asked = ["--command-config", str(file)]
+    assert run_alone("cluster", "describe", *asked, "--json").document["brokers"][0]["node_id"] == 1
+    assert run_alone("bench", "--records", "10", *asked, "--json").document["records"] == 10
+    assert run_alone("doctor", "--data", str(tmp_path), *asked, "--json").document["wrong"] == 0
+    file.write_text("request.timout.ms=20000\n")
+    assert f"{file}, line 1: " in run_alone("topic", "list", *asked, code=2).err
+    assert "does not exist" in run_alone("topic", "list", "--command-config", str(tmp_path / "none"), code=2).err
 
 
 def test_nobody_there(run_alone: Run) -> None:

@@ -6,19 +6,21 @@ of ours. Does not know: what any command does.
 """
 
 import argparse
+import functools
 import importlib
 import inspect
 import json
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from barnabas.cli.main import COMMANDS, COMPLETION_VARIABLE, SERVING
+from barnabas.cli.options import Connection
 from barnabas.cli.text import CommandFailed, Exit, failed, suggestion
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -110,7 +112,43 @@ def single() -> typer.Typer:
 
 
 def verb(app: typer.Typer, *examples: str, name: str | None = None) -> Callable[[F], F]:
-    return app.command(name, cls=Verb, epilog="\n".join(examples), context_settings=CONTEXT)
+    def register(function: F) -> F:
+        command = app.command(name, cls=Verb, epilog="\n".join(examples), context_settings=CONTEXT)
+        command(_with_connection(function))
+        return function
+
+    return register
+
+
+def _with_connection(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, with an option for each field of a Connection where it takes one."""
+    parameters = inspect.signature(function, eval_str=True).parameters
+    if not any(each.annotation is Connection for each in parameters.values()):
+        return function
+    options: list[inspect.Parameter] = []
+    hints = get_type_hints(Connection, include_extras=True)
+    for each in parameters.values():
+        if each.annotation is not Connection:
+            options.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        options += [
+            inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[field])
+            for field, default in Connection._field_defaults.items()
+        ]
+
+    @functools.wraps(function)
+    def call(**given: Any) -> Any:
+        connection = Connection(**{field: given.pop(field) for field in Connection._fields})
+        return function(connection=connection, **given)
+
+    return _with_signature(call, options)
+
+
+def _with_signature(function: F, parameters: list[inspect.Parameter]) -> F:
+    """Typer reads options from signatures."""
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {each.name: each.annotation for each in parameters}
+    return function
 
 
 def command(name: str) -> Any:
@@ -156,12 +194,10 @@ def _described(name: str) -> Any:
     def never_run(**_options: Any) -> None:
         raise AssertionError(f"{name} is run by cli.main")
 
-    never_run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    never_run.__annotations__ = {each.name: each.annotation for each in parameters}
     never_run.__doc__ = parser.description
     app = single()
     examples = (parser.epilog or "").partition("\n")[2].replace("  barnabas", "barnabas").splitlines()
-    verb(app, *examples)(never_run)
+    verb(app, *examples)(_with_signature(never_run, parameters))
     found: Any = get_command(app)
     found.name = name
     found.short_help = COMMANDS[name]

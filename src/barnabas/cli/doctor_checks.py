@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from barnabas.cli.serve import PID_FILE_NAME
+from barnabas.cli.text import bracketed
 from barnabas.client.cluster import ANY, Cluster
 from barnabas.client.errors import KafkaError
 from barnabas.client.settings import AdminConfig
@@ -172,16 +173,17 @@ def _is_locked(path: Path) -> bool:
     return False
 
 
-async def brokers(servers: str, timeout_ms: int, *, expected: bool) -> list[Check]:
-    """What a client that begins at these servers meets. `expected`: somebody said that a broker runs there."""
-    cluster = Cluster(AdminConfig(bootstrap_servers=servers, client_id="barnabas-doctor"))
+async def brokers(config: AdminConfig, timeout_ms: int, *, is_expected: bool) -> list[Check]:
+    """What a client with this config meets. `is_expected`: somebody said that a broker runs there."""
+    cluster = Cluster(config)
     try:
         await cluster.start(timeout_ms)
     except KafkaError as error:
         await cluster.close()
         advice = "start one by barnabas up, or name another by --bootstrap-server"
-        return [Check(name="broker", status=WRONG if expected else WARNING, found=str(error), advice=advice)]
+        return [Check(name="broker", status=WRONG if is_expected else WARNING, found=str(error), advice=advice)]
     try:
+        servers = ",".join(f"{bracketed(host)}:{port}" for host, port in config.bootstrap_servers)
         found = f"cluster {cluster.metadata.cluster_id} answers at {servers}"
         checks = [Check(name="broker", status=OK, found=found)]
         nodes = list(cluster.brokers.values())

@@ -9,13 +9,14 @@ import typer
 
 from barnabas.cli import output
 from barnabas.cli.app import single, verb
-from barnabas.cli.options import BOOTSTRAP_DEFAULT, TIMEOUT_MS_DEFAULT, Bootstrap, Json, Timeout
-from barnabas.cli.session import CLIENT_ID, START_TIMEOUT_MS_MAX, properties, run_fast
+from barnabas.cli.options import USUAL_CONNECTION, Acks, CompressionCodec, Connection, Json, ProducerProperties
+from barnabas.cli.session import START_TIMEOUT_MS_MAX, client_settings, properties, run_fast, stated
 from barnabas.cli.text import CommandFailed, Exit
 from barnabas.client.admin import Admin
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.consumer import Consumer
 from barnabas.client.producer import Producer
+from barnabas.client.settings import AdminConfig, ConsumerConfig, ProducerConfig
 
 app = single()
 
@@ -34,9 +35,9 @@ class Plan:
     record_bytes: int
     partitions: int
     replication_factor: int
-    settings: dict[str, Any]
+    admin_settings: dict[str, Any]
     producer_settings: dict[str, Any]
-    timeout_ms: int
+    consumer_settings: dict[str, Any]
 
 
 TopicOption = Annotated[
@@ -47,14 +48,6 @@ RecordSizeOption = Annotated[int, typer.Option("--record-size", min=1, metavar="
 PartitionsOption = Annotated[int, typer.Option("--partitions", min=1, metavar="N", help="Of the new topic.")]
 ReplicationFactorOption = Annotated[
     int | None, typer.Option("--replication-factor", min=1, metavar="N", help="Of the new topic.")
-]
-AcksOption = Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Who must have a record.")]
-CompressionCodecOption = Annotated[
-    str, typer.Option("--compression-codec", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
-]
-ProducerPropertyOption = Annotated[
-    list[str] | None,
-    typer.Option("--producer-property", metavar="NAME=VALUE", help="A setting of producers; may be repeated."),
 ]
 
 
@@ -70,17 +63,18 @@ def bench(
     record_size: RecordSizeOption = 100,
     partitions: PartitionsOption = 1,
     replication_factor: ReplicationFactorOption = None,
-    acks: AcksOption = "all",
-    compression_codec: CompressionCodecOption = "none",
-    producer_property: ProducerPropertyOption = None,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    acks: Acks = None,
+    compression_codec: CompressionCodec = None,
+    producer_property: ProducerProperties = None,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Measures writing, reading, and the time to an acknowledgement.
 
     All on this machine and with this client: what it says of a broker elsewhere is a lower bound.
     """
+    kinds = (AdminConfig, ProducerConfig, ConsumerConfig)
+    timeout_ms = connection.timeout_ms
     plan = Plan(
         topic=topic or f"barnabas-bench-{os.getpid()}-{time.time_ns() % 1_000_000}",
         is_temporary=topic is None,
@@ -88,14 +82,21 @@ def bench(
         record_bytes=record_size,
         partitions=partitions,
         replication_factor=replication_factor or -1,
-        settings={"bootstrap_servers": bootstrap_server, "client_id": CLIENT_ID, "request_timeout_ms": timeout_ms},
+        admin_settings=client_settings(
+            connection, *kinds, request_timeout_ms=timeout_ms, default_api_timeout_ms=timeout_ms
+        ),
         producer_settings={
-            "acks": acks,
-            "compression_type": compression_codec,
-            "max_block_ms": max(timeout_ms, START_TIMEOUT_MS_MAX),
+            **client_settings(
+                connection,
+                ProducerConfig,
+                *kinds,
+                request_timeout_ms=timeout_ms,
+                max_block_ms=max(timeout_ms, START_TIMEOUT_MS_MAX),
+            ),
+            **stated(acks=acks, compression_type=compression_codec),
             **properties(producer_property),
         },
-        timeout_ms=timeout_ms,
+        consumer_settings=client_settings(connection, ConsumerConfig, *kinds, request_timeout_ms=timeout_ms),
     )
     results = run_fast(_bench(plan))
     if json:
@@ -113,7 +114,7 @@ def bench(
 
 
 async def _bench(plan: Plan) -> dict[str, dict[str, float]]:
-    async with Admin(**plan.settings, default_api_timeout_ms=plan.timeout_ms) as admin:
+    async with Admin(**plan.admin_settings) as admin:
         if plan.is_temporary:
             await _create(admin, plan)
         try:
@@ -132,7 +133,7 @@ async def _create(admin: Admin, plan: Plan) -> None:
 
 async def _produce(plan: Plan) -> dict[str, float]:
     value = os.urandom(plan.record_bytes)
-    async with Producer(**plan.settings, **plan.producer_settings) as producer:
+    async with Producer(**plan.producer_settings) as producer:
         await producer.partitions_for(plan.topic)
         futures = []
         began = time.perf_counter()
@@ -151,7 +152,7 @@ async def _produce(plan: Plan) -> dict[str, float]:
 
 
 async def _consume(plan: Plan) -> dict[str, float]:
-    async with Consumer(**plan.settings) as consumer:
+    async with Consumer(**plan.consumer_settings) as consumer:
         partitions = await consumer.partitions_for(plan.topic)
         consumer.assign(partitions)
         ends = await consumer.end_offsets(partitions)
@@ -178,7 +179,7 @@ async def _latency(plan: Plan) -> dict[str, float]:
     value = os.urandom(plan.record_bytes)
     settings = {**plan.producer_settings, "linger_ms": 0}
     samples = []
-    async with Producer(**plan.settings, **settings) as producer:
+    async with Producer(**settings) as producer:
         for _ in range(LATENCY_SAMPLES):
             began = time.perf_counter()
             await producer.send_and_wait(plan.topic, value)

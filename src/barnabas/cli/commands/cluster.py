@@ -6,7 +6,7 @@ import typer
 
 from barnabas.cli import output
 from barnabas.cli.app import noun, verb
-from barnabas.cli.options import BOOTSTRAP_DEFAULT, TIMEOUT_MS_DEFAULT, Bootstrap, Json, Timeout
+from barnabas.cli.options import USUAL_CONNECTION, Connection, Json
 from barnabas.cli.session import with_admin
 from barnabas.cli.text import Exit, counted
 from barnabas.client.admin import Admin
@@ -21,8 +21,7 @@ def describe(
     with_config: Annotated[
         bool, typer.Option("--with-config", help="Show settings of each broker that are not defaults.")
     ] = False,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Describes brokers, their disks and the features in use."""
@@ -47,7 +46,7 @@ def describe(
         ids = {"cluster_id": cluster.cluster_id, "controller_id": cluster.controller_id}
         return {**ids, "features": levels, "brokers": brokers}
 
-    facts = with_admin(bootstrap_server, timeout_ms, work)
+    facts = with_admin(connection, work)
     if json:
         output.document(facts)
         return Exit.DONE
@@ -70,8 +69,7 @@ async def _configs(admin: Admin, node_id: int) -> dict[str, str | None]:
 
 @verb(app, "barnabas cluster status", "barnabas cluster status --json")
 def status(
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Says whether all is well.
@@ -79,7 +77,7 @@ def status(
     Ends with 1 where a partition has no leader, replicas are out of sync, a broker is fenced or does not answer, a disk
     has failed, or the quorum has no majority to spare that keeps up.
     """
-    facts = with_admin(bootstrap_server, timeout_ms, _status)
+    facts = with_admin(connection, _status)
     if json:
         output.document(facts)
     else:

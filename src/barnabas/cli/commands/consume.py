@@ -10,19 +10,21 @@ import typer
 from barnabas.cli import bounds, record_format
 from barnabas.cli.app import single, verb
 from barnabas.cli.bounds import Bound
-from barnabas.cli.options import BOOTSTRAP_DEFAULT, TIMEOUT_MS_DEFAULT, Bootstrap, Json, Timeout
+from barnabas.cli.options import USUAL_CONNECTION, Connection, Json
 from barnabas.cli.session import (
-    CLIENT_ID,
     START_TIMEOUT_MS_MAX,
+    client_settings,
     complete_groups,
     complete_topics,
     missing_topic,
     properties,
     run_fast,
+    stated,
 )
 from barnabas.cli.text import CommandFailed, Exit
 from barnabas.client.consumer import Consumer
 from barnabas.client.record_decoder import ConsumerRecord
+from barnabas.client.settings import ConsumerConfig
 from barnabas.types import Offset, TopicPartition
 
 app = single()
@@ -82,7 +84,13 @@ FormOption = Annotated[
     str, typer.Option("--format", metavar="FORMAT", help="%t %p %o %T %D %k %v %h %K %V, with \\n and \\t.")
 ]
 IsolationLevelOption = Annotated[
-    str, typer.Option("--isolation-level", metavar="LEVEL", help="read_committed or read_uncommitted.")
+    str | None,
+    typer.Option(
+        "--isolation-level",
+        show_default="read_uncommitted",
+        metavar="LEVEL",
+        help="read_committed or read_uncommitted.",
+    ),
 ]
 ConsumerPropertyOption = Annotated[
     list[str] | None,
@@ -109,10 +117,9 @@ def consume(
     max_messages: MaxMessagesOption = None,
     idle_ms: IdleMsOption = None,
     form: FormOption = record_format.DEFAULT,
-    isolation_level: IsolationLevelOption = "read_uncommitted",
+    isolation_level: IsolationLevelOption = None,
     consumer_property: ConsumerPropertyOption = None,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Reads records of topics.
@@ -120,31 +127,29 @@ def consume(
     Everything that is there, and then it ends; with --follow what comes from now on, unless --from says more. As a
     member of a --group it goes on where the group was. Without --json, values are written as they are, a line each.
     """
+    first_bound = _bound(first, from_beginning)
+    settings = client_settings(
+        connection,
+        ConsumerConfig,
+        auto_offset_reset="latest" if follow and first_bound is None else "earliest",
+        allow_auto_create_topics=False,
+        default_api_timeout_ms=connection.timeout_ms,
+    )
+    settings |= stated(group_id=group, isolation_level=isolation_level) | properties(consumer_property)
     wanted = Wanted(
         topics=topics,
         partitions=partition or [],
-        first=_bound(first, from_beginning),
+        first=first_bound,
         until=None if until is None else _bound(until, False),
         follow=follow,
-        is_grouped=group is not None,
+        is_grouped="group_id" in settings,
         max_messages=max_messages,
         idle_ms=idle_ms,
         write=record_format.as_json if json else _compiled(form),
     )
-    if group is not None and (wanted.partitions or first is not None):
+    if wanted.is_grouped and (wanted.partitions or first is not None):
         raise CommandFailed("--group decides about partitions and where to begin: leave out the other", Exit.USAGE)
-    begins_early = wanted.first is not None or not follow
-    settings = {
-        "bootstrap_servers": bootstrap_server,
-        "client_id": CLIENT_ID,
-        "group_id": group,
-        "isolation_level": isolation_level,
-        "auto_offset_reset": "earliest" if begins_early else "latest",
-        "allow_auto_create_topics": False,
-        "default_api_timeout_ms": timeout_ms,
-        **properties(consumer_property),
-    }
-    run_fast(_read(wanted, settings, timeout_ms))
+    run_fast(_read(wanted, settings, connection.timeout_ms))
     return Exit.DONE
 
 

@@ -10,8 +10,10 @@ from barnabas.cli import doctor_checks, output
 from barnabas.cli.app import single, verb
 from barnabas.cli.doctor_checks import OK, WRONG, Check
 from barnabas.cli.main import DATA_DIRECTORY
-from barnabas.cli.options import BOOTSTRAP_DEFAULT, Json
+from barnabas.cli.options import USUAL_CONNECTION, Connection, Json
+from barnabas.cli.session import START_TIMEOUT_MS_MAX, client_settings
 from barnabas.cli.text import Exit
+from barnabas.client.settings import AdminConfig
 
 app = single()
 
@@ -23,41 +25,32 @@ app = single()
     "barnabas doctor --data /var/lib/barnabas --port 9192 --json",
 )
 def doctor(
-    bootstrap_server: Annotated[
-        str | None,
-        typer.Option(
-            "--bootstrap-server",
-            "-b",
-            envvar="BARNABAS_BOOTSTRAP",
-            show_envvar=True,
-            metavar="HOST:PORT,...",
-            help=f"Brokers that should be running. Else {BOOTSTRAP_DEFAULT} is tried, and need not be there.",
-        ),
-    ] = None,
+    connection: Connection = USUAL_CONNECTION,
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Where brokers keep their files.")] = Path(
         DATA_DIRECTORY
     ),
     host: Annotated[str, typer.Option("--host", help="Where a broker would listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Where a broker would listen.")] = 9092,
-    timeout_ms: Annotated[
-        int, typer.Option("--timeout-ms", min=1, metavar="MS", help="How long to wait for brokers.")
-    ] = 3000,
     json: Json = False,
 ) -> int:
     """Says what is wrong with a set-up, and what to do.
 
     Looks at Python and its packages, limits, the port, the data directory and its disk, and as a client at the brokers:
-    whether they are where they say to be, and whether the clocks agree. Ends with 1 where something is wrong.
+    whether they are where they say to be, and whether the clocks agree. Ends with 1 where something is wrong; that no
+    broker runs is wrong where --bootstrap-server or --command-config says that one does.
     """
     checks: list[Check] = [
         *doctor_checks.python(),
         *doctor_checks.descriptors(),
         *doctor_checks.data_directory(data),
     ]
-    servers = bootstrap_server or BOOTSTRAP_DEFAULT
-    found = asyncio.run(doctor_checks.brokers(servers, timeout_ms, expected=bootstrap_server is not None))
+    is_expected = connection.bootstrap_server is not None or connection.command_config is not None
+    config = AdminConfig(**client_settings(connection, AdminConfig, client_id="barnabas-doctor"))
+    found = asyncio.run(
+        doctor_checks.brokers(config, min(connection.timeout_ms, START_TIMEOUT_MS_MAX), is_expected=is_expected)
+    )
     checks += found
-    if bootstrap_server is None and found[0].status != OK:  # else it is that broker which has the port
+    if not is_expected and found[0].status != OK:  # else it is that broker which has the port
         checks += doctor_checks.port(host, port)
     if json:
         output.document({"checks": checks, "wrong": sum(each.status == WRONG for each in checks)})

@@ -7,7 +7,7 @@ import typer
 from barnabas.cli import output
 from barnabas.cli.app import noun, verb
 from barnabas.cli.group_offsets import Reset, lags, new_offsets
-from barnabas.cli.options import BOOTSTRAP_DEFAULT, TIMEOUT_MS_DEFAULT, Bootstrap, Execute, Json, Timeout
+from barnabas.cli.options import USUAL_CONNECTION, Connection, Execute, Json
 from barnabas.cli.session import (
     all_groups,
     chosen_partitions,
@@ -51,8 +51,7 @@ def list_groups(
     kind: Annotated[
         list[GroupKind] | None, typer.Option("--type", help="Only groups of this type; repeatable.")
     ] = None,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Lists groups; in a pipe, their names alone."""
@@ -61,7 +60,7 @@ def list_groups(
         listed = (await admin.list_groups(states=state or (), kinds=kind or ())).unwrap()
         return sorted((each for found in listed.values() for each in found), key=lambda each: each.group_id)
 
-    groups = with_admin(bootstrap_server, timeout_ms, work)
+    groups = with_admin(connection, work)
     if json:
         shown = [{**output.plain(each), "kind": each.kind.value} for each in groups]
         output.document({"groups": shown})
@@ -84,8 +83,7 @@ def describe(
     names: OptionalNames = None,
     members: Annotated[bool, typer.Option("--members", help="Show members and what each reads.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Show only the state of each group.")] = False,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Describes groups: how far each has read, and who."""
@@ -97,7 +95,7 @@ def describe(
             raise await missing_group(admin, name) if error.code == ErrorCode.GROUP_ID_NOT_FOUND else error
         return [await _facts(admin, described.done[name]) for name in dict.fromkeys(wanted)]
 
-    groups = with_admin(bootstrap_server, timeout_ms, work)
+    groups = with_admin(connection, work)
     if json:
         output.document({"groups": groups})
         return Exit.DONE
@@ -163,8 +161,7 @@ def reset_offsets(
         str | None, typer.Option("--by-duration", metavar="DURATION", help="To the first record of the last 2h, PT2H…")
     ] = None,
     execute: Execute = False,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Sets from where on a group reads.
@@ -198,7 +195,7 @@ def reset_offsets(
             done = await admin.alter_consumer_group_offsets(name, changes)
         return rows, done
 
-    rows, done = with_admin(bootstrap_server, timeout_ms, work)
+    rows, done = with_admin(connection, work)
     if json:
         output.document({"group": name, "executed": execute, "offsets": rows, "failed": failures(done)})
     else:
@@ -224,8 +221,7 @@ async def _idle(admin: Admin, name: str) -> None:
 @verb(app, "barnabas group delete billing", "barnabas group delete billing audit")
 def delete(
     names: Names,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Deletes groups with their offsets; they must have no members."""
@@ -237,7 +233,7 @@ def delete(
                 raise await missing_group(admin, name)
         return results
 
-    results = with_admin(bootstrap_server, timeout_ms, work)
+    results = with_admin(connection, work)
     if json:
         output.document({"deleted": list(results.done), "failed": failures(results)})
     else:
@@ -250,8 +246,7 @@ def delete(
 def delete_offsets(
     name: Name,
     topic: Topics = None,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Forgets how far a group has read a topic."""
@@ -265,7 +260,7 @@ def delete_offsets(
             raise await missing_group(admin, name)
         return await admin.delete_consumer_group_offsets(name, [each for each in partitions if each in committed])
 
-    results = with_admin(bootstrap_server, timeout_ms, work)
+    results = with_admin(connection, work)
     if json:
         output.document({"group": name, "deleted": list(results.done), "failed": failures(results)})
     else:
@@ -285,8 +280,7 @@ def remove_members(
     instance_id: Annotated[
         list[str] | None, typer.Option("--instance-id", metavar="ID", help="Only this one; may be repeated.")
     ] = None,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Removes members from a classic group: all, or those named."""
@@ -299,7 +293,7 @@ def remove_members(
             name, instance_ids=instance_id or (), reason="removed by barnabas group remove-members"
         )
 
-    results = with_admin(bootstrap_server, timeout_ms, work)
+    results = with_admin(connection, work)
     if json:
         output.document({"group": name, "removed": list(results.done), "failed": failures(results)})
     else:

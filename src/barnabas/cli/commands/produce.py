@@ -15,11 +15,12 @@ import typer
 
 from barnabas.cli import output
 from barnabas.cli.app import single, verb
-from barnabas.cli.options import BOOTSTRAP_DEFAULT, TIMEOUT_MS_DEFAULT, Bootstrap, Json, Timeout
-from barnabas.cli.session import CLIENT_ID, START_TIMEOUT_MS_MAX, complete_topics, properties, run_fast
+from barnabas.cli.options import USUAL_CONNECTION, Acks, CompressionCodec, Connection, Json, ProducerProperties
+from barnabas.cli.session import START_TIMEOUT_MS_MAX, client_settings, complete_topics, properties, run_fast, stated
 from barnabas.cli.text import CommandFailed, Exit, counted
 from barnabas.client.outcomes import RecordFuture, RecordFutures
 from barnabas.client.producer import Producer
+from barnabas.client.settings import ProducerConfig
 
 app = single()
 
@@ -119,14 +120,6 @@ PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, metav
 RateOption = Annotated[
     float | None, typer.Option("--rate", min=0.001, metavar="N", help="At most so many records a second.")
 ]
-AcksOption = Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Who must have a record.")]
-CompressionCodecOption = Annotated[
-    str, typer.Option("--compression-codec", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
-]
-ProducerPropertyOption = Annotated[
-    list[str] | None,
-    typer.Option("--producer-property", metavar="NAME=VALUE", help="A setting of producers; may be repeated."),
-]
 
 
 @verb(
@@ -148,11 +141,10 @@ def produce(
     null_marker: NullMarkerOption = None,
     partition: PartitionOption = None,
     rate: RateOption = None,
-    acks: AcksOption = "all",
-    compression_codec: CompressionCodecOption = "none",
-    producer_property: ProducerPropertyOption = None,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    acks: Acks = None,
+    compression_codec: CompressionCodec = None,
+    producer_property: ProducerProperties = None,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Writes records to a topic: a line each.
@@ -172,16 +164,14 @@ def produce(
         is_json=form == "json",
     )
     given = [text.encode() for text in value or ()] + [path.read_bytes() for path in value_file or ()]
-    settings = {
-        "bootstrap_servers": bootstrap_server,
-        "client_id": CLIENT_ID,
-        "acks": acks,
-        "compression_type": compression_codec,
-        "max_block_ms": min(timeout_ms, START_TIMEOUT_MS_MAX),
-        "request_timeout_ms": max(1, timeout_ms // 2),  # with room for a second try
-        "delivery_timeout_ms": timeout_ms,
-        **properties(producer_property),
-    }
+    settings = client_settings(
+        connection,
+        ProducerConfig,
+        max_block_ms=min(connection.timeout_ms, START_TIMEOUT_MS_MAX),
+        request_timeout_ms=max(1, connection.timeout_ms // 2),  # with room for a second try
+        delivery_timeout_ms=connection.timeout_ms,
+    )
+    settings |= stated(acks=acks, compression_type=compression_codec) | properties(producer_property)
     lines = _given(given) if given else _lines(file or [None])
     written = run_fast(_write(topic, reader, lines, settings, rate))
     if json:

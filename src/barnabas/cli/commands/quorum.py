@@ -7,7 +7,7 @@ import typer
 
 from barnabas.cli import output
 from barnabas.cli.app import noun, verb
-from barnabas.cli.options import BOOTSTRAP_DEFAULT, TIMEOUT_MS_DEFAULT, Bootstrap, Json, Timeout
+from barnabas.cli.options import USUAL_CONNECTION, Connection, Json
 from barnabas.cli.session import with_admin
 from barnabas.cli.text import CommandFailed, Exit
 from barnabas.client.admin import Admin
@@ -22,8 +22,7 @@ VoterId = Annotated[int, typer.Argument(metavar="NODE", min=0, help="Number of t
 
 @verb(app, "barnabas quorum describe", "barnabas quorum describe --json")
 def describe(
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Describes who leads, who votes and who follows, and how far each is."""
@@ -31,7 +30,7 @@ def describe(
     async def work(admin: Admin) -> QuorumDescription:
         return await admin.describe_metadata_quorum()
 
-    quorum = with_admin(bootstrap_server, timeout_ms, work)
+    quorum = with_admin(connection, work)
     now_ms = int(time.time() * 1000)
     end = max((each.log_end_offset for each in quorum.voters), default=0)
     rows = [
@@ -76,8 +75,7 @@ def add_voter(
     endpoint: Annotated[
         list[str], typer.Option("--endpoint", metavar="NAME://HOST:PORT", help="Its controller listener; repeatable.")
     ],
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Makes a controller that follows the quorum a voter."""
@@ -87,7 +85,7 @@ def add_voter(
     async def work(admin: Admin) -> None:
         await admin.add_raft_voter(node, directory, endpoints)
 
-    with_admin(bootstrap_server, timeout_ms, work)
+    with_admin(connection, work)
     _say(json, "added", node)
     return Exit.DONE
 
@@ -99,8 +97,7 @@ def remove_voter(
         str | None,
         typer.Option("--directory-id", metavar="ID", help="Its directory; else the one the quorum knows."),
     ] = None,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Takes the vote from a controller."""
@@ -117,7 +114,7 @@ def remove_voter(
             directory = ZERO_UUID if known[0] is None else uuid_from_text(known[0])
         await admin.remove_raft_voter(node, directory)
 
-    with_admin(bootstrap_server, timeout_ms, work)
+    with_admin(connection, work)
     _say(json, "removed", node)
     return Exit.DONE
 

@@ -8,7 +8,7 @@ import typer
 
 from barnabas.cli import output
 from barnabas.cli.app import noun, verb
-from barnabas.cli.options import BOOTSTRAP_DEFAULT, TIMEOUT_MS_DEFAULT, Bootstrap, Json, Timeout
+from barnabas.cli.options import USUAL_CONNECTION, Connection, Json
 from barnabas.cli.session import chosen_partitions, complete_topics, exit_code, failures, with_admin
 from barnabas.cli.text import CommandFailed, Exit
 from barnabas.client.admin import Admin, Results
@@ -29,8 +29,7 @@ PlanFile = Annotated[
 
 @verb(app, "barnabas reassign list", "barnabas reassign list --json", name="list")
 def list_reassignments(
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Lists what is being moved."""
@@ -38,7 +37,7 @@ def list_reassignments(
     async def work(admin: Admin) -> dict[TopicPartition, Reassignment]:
         return await admin.list_partition_reassignments()
 
-    found = with_admin(bootstrap_server, timeout_ms, work)
+    found = with_admin(connection, work)
     if json:
         rows = [{"topic": key.topic, "partition": key.partition, **output.plain(each)} for key, each in found.items()]
         output.document({"reassignments": rows})
@@ -62,8 +61,7 @@ def generate(
     replication_factor: Annotated[
         int | None, typer.Option("--replication-factor", min=1, metavar="N", help="Replicas of each; else as now.")
     ] = None,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
 ) -> int:
     """Prints a plan that spreads topics over brokers.
 
@@ -80,7 +78,7 @@ def generate(
         described = (await admin.describe_topics(topics)).unwrap()
         return spread(list(described.values()), brokers, replication_factor)
 
-    print(json_codec.dumps(_document(with_admin(bootstrap_server, timeout_ms, work))))
+    print(json_codec.dumps(_document(with_admin(connection, work))))
     return Exit.DONE
 
 
@@ -110,8 +108,7 @@ def spread(topics: list[TopicDescription], brokers: list[BrokerId], replication_
 @verb(app, "barnabas reassign execute plan.json", "barnabas reassign execute plan.json --json")
 def execute(
     file: PlanFile,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Begins to move replicas as a plan says.
@@ -131,7 +128,7 @@ def execute(
         undo = {key: before[key] for key in plan if key in before}
         return undo, await admin.alter_partition_reassignments(plan)
 
-    undo, results = with_admin(bootstrap_server, timeout_ms, work)
+    undo, results = with_admin(connection, work)
     if json:
         output.document({"before": _document(undo), "started": _names(results.done), "failed": failures(results)})
     else:
@@ -143,8 +140,7 @@ def execute(
 @verb(app, "barnabas reassign verify plan.json")
 def verify(
     file: PlanFile,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Says of each partition in a plan whether it is where it should be.
@@ -167,7 +163,7 @@ def verify(
             for key, replicas in plan.items()
         ]
 
-    states = with_admin(bootstrap_server, timeout_ms, work)
+    states = with_admin(connection, work)
     if json:
         rows = [{"topic": key.topic, "partition": key.partition, "state": state} for key, state in states]
         output.document({"partitions": rows, "done": all(state == "done" for _key, state in states)})
@@ -179,8 +175,7 @@ def verify(
 @verb(app, "barnabas reassign cancel plan.json")
 def cancel(
     file: PlanFile,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Stops moving the partitions of a plan; they return to where they were."""
@@ -189,10 +184,8 @@ def cancel(
     async def work(admin: Admin) -> Results[TopicPartition, None]:
         return await admin.alter_partition_reassignments(dict.fromkeys(plan))
 
-    results = with_admin(bootstrap_server, timeout_ms, work)
-    idle = [key for key, error in results.failed.items() if error.code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
-    for key in idle:
-        del results.failed[key]
+    results = with_admin(connection, work)
+    idle = _needless(results, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     if json:
         output.document({"cancelled": _names(results.done), "idle": _names(idle), "failed": failures(results)})
     else:
@@ -213,8 +206,7 @@ def elect(
     election_type: Annotated[
         str, typer.Option("--election-type", metavar="preferred|unclean", help="unclean may lose records.")
     ] = "preferred",
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Lets the preferred replica lead; or any, where none in sync is left."""
@@ -226,15 +218,21 @@ def elect(
         partitions = None if not topics else await chosen_partitions(admin, topics)
         return await admin.elect_leaders(kind, partitions)
 
-    results = with_admin(bootstrap_server, timeout_ms, work)
-    needless = [key for key, error in results.failed.items() if error.code == ErrorCode.ELECTION_NOT_NEEDED]
-    for key in needless:
-        del results.failed[key]
+    results = with_admin(connection, work)
+    needless = _needless(results, ErrorCode.ELECTION_NOT_NEEDED)
     if json:
         output.document({"elected": _names(results.done), "needless": _names(needless), "failed": failures(results)})
     else:
         print(f"{len(results.done)} elected, {len(needless)} had the right leader already")
     return exit_code([results])
+
+
+def _needless(results: Results[TopicPartition, None], code: ErrorCode) -> list[TopicPartition]:
+    """Takes those out of what failed where there was nothing to do."""
+    needless = [key for key, error in results.failed.items() if error.code == code]
+    for key in needless:
+        del results.failed[key]
+    return needless
 
 
 def _names(keys: Any) -> list[dict[str, Any]]:

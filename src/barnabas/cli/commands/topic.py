@@ -7,7 +7,7 @@ import typer
 
 from barnabas.cli import output
 from barnabas.cli.app import noun, verb
-from barnabas.cli.options import BOOTSTRAP_DEFAULT, TIMEOUT_MS_DEFAULT, Bootstrap, Configs, Json, Timeout
+from barnabas.cli.options import USUAL_CONNECTION, Configs, Connection, Json
 from barnabas.cli.session import complete_topics, existing_topics, exit_code, failures, settings, with_admin
 from barnabas.cli.text import CommandFailed, Exit, counted, suggestion
 from barnabas.client.admin import Admin, Results
@@ -49,8 +49,7 @@ def create(
     ] = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Topics that exist are no failure.")] = False,
     validate_only: Annotated[bool, typer.Option("--validate-only", help="Only say whether it could be done.")] = False,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Creates topics."""
@@ -71,7 +70,7 @@ def create(
     async def work(admin: Admin) -> Results[str, CreatedTopic]:
         return await admin.create_topics(wanted, validate_only=validate_only)
 
-    results = with_admin(bootstrap_server, timeout_ms, work)
+    results = with_admin(connection, work)
     existed = [name for name, error in results.failed.items() if if_not_exists and isinstance(error, TopicExistsError)]
     for name in existed:
         del results.failed[name]
@@ -108,8 +107,7 @@ def _assignments(text: str) -> dict[int, list[int]]:
 @verb(app, "barnabas topic list", "barnabas topic list --internal --json", name="list")
 def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="Also those of the brokers themselves.")] = False,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Lists topics; in a pipe, their names alone."""
@@ -117,7 +115,7 @@ def list_topics(
     async def work(admin: Admin) -> list[Any]:
         return list(await admin.list_topics(internal=internal))
 
-    topics = with_admin(bootstrap_server, timeout_ms, work)
+    topics = with_admin(connection, work)
     if json:
         output.document({"topics": topics})
     elif output.on_terminal():
@@ -148,8 +146,7 @@ def describe(
     ] = False,
     unavailable: Annotated[bool, typer.Option("--unavailable-partitions", help="Only those without a leader.")] = False,
     internal: Annotated[bool, typer.Option("--internal", help="Also those of the brokers themselves.")] = False,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Describes topics and their partitions."""
@@ -171,7 +168,7 @@ def describe(
                 found.append(await _facts(admin, topic, shown, offsets=offsets, with_config=with_config))
         return found
 
-    topics = with_admin(bootstrap_server, timeout_ms, work)
+    topics = with_admin(connection, work)
     if json:
         output.document({"topics": topics})
         return Exit.DONE
@@ -233,8 +230,7 @@ def alter(
         list[str] | None,
         typer.Option("--delete-config", metavar="NAME", help="A setting to fall back to its default; repeatable."),
     ] = None,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Adds partitions to a topic, or changes its settings."""
@@ -253,7 +249,7 @@ def alter(
             done.append(await admin.create_partitions({name: partitions}))
         return done
 
-    results = with_admin(bootstrap_server, timeout_ms, work)
+    results = with_admin(connection, work)
     code = exit_code(results)
     for each in results:
         _hint(each, settings(config))
@@ -268,8 +264,7 @@ def alter(
 def delete(
     names: Names,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Topics that do not exist are no failure.")] = False,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Deletes topics with all their records."""
@@ -279,7 +274,7 @@ def delete(
             await existing_topics(admin, names)
         return await admin.delete_topics(names)
 
-    results = with_admin(bootstrap_server, timeout_ms, work)
+    results = with_admin(connection, work)
     missing = [name for name, error in results.failed.items() if if_exists and isinstance(error, UnknownTopicError)]
     for name in missing:
         del results.failed[name]

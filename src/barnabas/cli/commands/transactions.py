@@ -8,7 +8,7 @@ import typer
 from barnabas.cli import output
 from barnabas.cli.app import noun, verb
 from barnabas.cli.moments import iso
-from barnabas.cli.options import BOOTSTRAP_DEFAULT, TIMEOUT_MS_DEFAULT, Bootstrap, Json, Timeout
+from barnabas.cli.options import USUAL_CONNECTION, Connection, Json
 from barnabas.cli.session import chosen_partitions, complete_topics, exit_code, failures, with_admin
 from barnabas.cli.text import CommandFailed, Exit, suggestion
 from barnabas.client.admin import Admin, Results
@@ -38,8 +38,7 @@ def list_transactions(
     pattern: Annotated[
         str | None, typer.Option("--transactional-id-pattern", metavar="REGEX", help="Only ids that match.")
     ] = None,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Lists transactions."""
@@ -53,7 +52,7 @@ def list_transactions(
         ]
         return sorted(rows, key=lambda row: str(row["transactional_id"]))
 
-    rows = with_admin(bootstrap_server, timeout_ms, work)
+    rows = with_admin(connection, work)
     if json:
         output.document({"transactions": rows})
     else:
@@ -66,8 +65,7 @@ def list_transactions(
 @verb(app, "barnabas transactions describe billing-1")
 def describe(
     transactional_id: Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")],
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Describes what a transactional id has open."""
@@ -80,7 +78,7 @@ def describe(
         facts: dict[str, Any] = output.plain(results.one(transactional_id))
         return facts
 
-    facts = with_admin(bootstrap_server, timeout_ms, work)
+    facts = with_admin(connection, work)
     if json:
         output.document(facts)
         return Exit.DONE
@@ -107,8 +105,7 @@ def describe_producers(
     broker_id: Annotated[
         int | None, typer.Option("--broker-id", metavar="N", help="Ask this replica and not the leader.")
     ] = None,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Describes who has written to a partition of late."""
@@ -118,7 +115,7 @@ def describe_producers(
         await chosen_partitions(admin, [f"{topic}:{partition}"])
         return (await admin.describe_producers([key], broker_id=broker_id)).one(key)
 
-    producers = with_admin(bootstrap_server, timeout_ms, work)
+    producers = with_admin(connection, work)
     if json:
         output.document({"topic": topic, "partition": partition, "producers": producers})
     else:
@@ -153,8 +150,7 @@ def find_hanging(
             help="transaction.max.timeout.ms of the cluster, in minutes: what is younger cannot hang.",
         ),
     ] = 15,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Finds transactions that nobody ends any more.
@@ -185,7 +181,7 @@ def find_hanging(
             partitions, max_transaction_timeout_ms=limit_ms, broker_id=broker_id
         )
 
-    found = with_admin(bootstrap_server, timeout_ms, work)
+    found = with_admin(connection, work)
     rows = [_hanging(each) for each in found]
     if json:
         output.document({"hanging": rows})
@@ -227,8 +223,7 @@ def abort(
     coordinator_epoch: Annotated[
         int | None, typer.Option("--coordinator-epoch", metavar="N", help="Of the last marker; -1 where none was.")
     ] = None,
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Aborts a hanging transaction in one partition.
@@ -250,7 +245,7 @@ def abort(
         await admin.abort_transaction(spec)
         return spec
 
-    spec = with_admin(bootstrap_server, timeout_ms, work)
+    spec = with_admin(connection, work)
     if json:
         output.document({"aborted": {**spec._asdict(), "topic_partition": key._asdict()}})
     else:
@@ -271,8 +266,7 @@ async def _beginning_at(admin: Admin, key: TopicPartition, start_offset: int) ->
 @verb(app, "barnabas transactions fence billing-1")
 def fence(
     transactional_ids: Annotated[list[str], typer.Argument(metavar="ID", help="Transactional ids.")],
-    bootstrap_server: Bootstrap = BOOTSTRAP_DEFAULT,
-    timeout_ms: Timeout = TIMEOUT_MS_DEFAULT,
+    connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
     """Aborts what transactional ids have open, and shuts out who uses them now."""
@@ -284,7 +278,7 @@ def fence(
                 raise await _missing(admin, name)
         return await admin.fence_producers(transactional_ids)
 
-    results = with_admin(bootstrap_server, timeout_ms, work)
+    results = with_admin(connection, work)
     if json:
         output.document({"fenced": results.done, "failed": failures(results)})
     else:
