@@ -32,6 +32,7 @@ class RealProducer(Participant):
         self.random = Random(f"{simulation.seed} {name}")
         self._next_number = 0
         self._simulation = simulation
+        self._watches: list[asyncio.Task[None]] = []  # of records whose outcome may not be known yet
         self.failures: dict[str, int] = {}
 
     def _producer(self) -> Producer:
@@ -59,17 +60,12 @@ class RealProducer(Participant):
         )
 
     async def run(self) -> None:
-        async with self._producer() as producer:
-            waiting: list[asyncio.Task[None]] = []
-            while not self.is_stopping:
-                await self.client.clock.sleep(self.random.uniform(0, self.board.habits.think_ms_max))
-                waiting += await self._burst(producer)
-                waiting = [task for task in waiting if not task.done()]
-            await asyncio.gather(*waiting)
-        self.client.close()
+        async with self._producer() as self._real:
+            await super().run()
+            await asyncio.gather(*self._watches)
 
     async def step(self) -> None:
-        raise NotImplementedError
+        self._watches = [task for task in self._watches if not task.done()] + await self._burst(self._real)
 
     async def _burst(self, producer: Producer) -> list[asyncio.Task[None]]:
         topics = [topic for topic in self.board.topics.values() if topic.name not in self.board.habits.churn_names]

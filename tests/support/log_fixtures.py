@@ -5,10 +5,12 @@ from barnabas.config.topic import TopicConfig
 from barnabas.log.log import AppendInfo, Log
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.record_batch import Record, decode_records, encode_batch, read_headers
+from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.simulation.disk import SimulatedDisk
 
 NOW_MS = 1_700_000_000_000
 DIRECTORY = "/data/topic-0"
+SMALL = {"segment_bytes": 600, "index_interval_bytes": 150}  # a few batches a segment
 
 
 def simulated_disk() -> SimulatedDisk:
@@ -64,6 +66,14 @@ def append(log: Log, count: int = 1, *, leader_epoch: int = 0, now_ms: int = NOW
     assert info.error == 0, info
     log.high_watermark = log.log_end_offset
     return info
+
+
+def filled(disk: MemoryDisk | SimulatedDisk, count: int = 30) -> Log:
+    """Of several small segments and leader epochs, by one producer."""
+    log = Log.open(disk, DIRECTORY, topic_config(**SMALL), NOW_MS)
+    for sequence in range(count):
+        append(log, leader_epoch=sequence // 10, producer_id=9, producer_epoch=0, base_sequence=sequence)
+    return log
 
 
 def read_all(log: Log, end_offset: int | None = None, size_bytes_max: int = 1 << 20) -> list[Record]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from log_fixtures import DIRECTORY, NOW_MS, append, batch, read_all, simulated_disk, topic_config
+from log_fixtures import DIRECTORY, NOW_MS, SMALL, append, batch, filled, read_all, simulated_disk, topic_config
 
 from barnabas.errors import ErrorCode
 from barnabas.log.log import Log
@@ -13,14 +13,6 @@ from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.simulation.disk import SimulatedDisk
 
 KAFKA = Path(__file__).parents[2] / "data" / "kafka-4.3.1"
-SMALL = {"segment_bytes": 600, "index_interval_bytes": 150}
-
-
-def filled(disk: MemoryDisk | SimulatedDisk, count: int = 30) -> Log:
-    log = Log.open(disk, DIRECTORY, topic_config(**SMALL), NOW_MS)
-    for sequence in range(count):
-        append(log, leader_epoch=sequence // 10, producer_id=9, producer_epoch=0, base_sequence=sequence)
-    return log
 
 
 def reopened(disk: MemoryDisk | SimulatedDisk, **settings: object) -> Log:

@@ -3,23 +3,14 @@
 from random import Random
 
 import pytest
-from log_fixtures import DIRECTORY, NOW_MS, append, batch, read_all, simulated_disk, topic_config
+from log_fixtures import DIRECTORY, NOW_MS, append, batch, filled, read_all, simulated_disk, topic_config
 
 from barnabas.errors import ErrorCode
 from barnabas.log.log import AppendOrigin, Log
 from barnabas.protocol.control_records import TransactionMarker, encode_transaction_marker
 from barnabas.protocol.record_batch import read_header
 from barnabas.runtime.memory_disk import MemoryDisk
-from barnabas.simulation.disk import SimulatedDisk, Survival
-
-SMALL = {"segment_bytes": 600, "index_interval_bytes": 150}
-
-
-def filled(disk: MemoryDisk | SimulatedDisk, count: int = 30) -> Log:
-    log = Log.open(disk, DIRECTORY, topic_config(**SMALL), NOW_MS)
-    for sequence in range(count):
-        append(log, leader_epoch=sequence // 10, producer_id=9, producer_epoch=0, base_sequence=sequence)
-    return log
+from barnabas.simulation.disk import Survival
 
 
 @pytest.mark.parametrize("offset", range(31))
