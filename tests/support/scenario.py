@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 
 from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -116,10 +121,16 @@ class Scenario:
 
     # Requests
 
-    async def create_topic(self, name: str, **settings: str) -> Topic:
+    async def create_topic(self, name: str, *, on: Sequence[int] = (), **settings: str) -> Topic:
+        """Of one partition, on these nodes, the preferred leader first; or on three."""
         configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in settings.items()]
+        assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=list(on))] if on else []
         topic = CreatableTopic(
-            name=name, num_partitions=1, replication_factor=min(3, len(self.cluster.nodes)), configs=configs
+            name=name,
+            num_partitions=-1 if on else 1,
+            replication_factor=-1 if on else min(3, len(self.cluster.nodes)),
+            assignments=assignments,
+            configs=configs,
         )
         response = await self.client.call_any(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
         (created,) = response.topics

@@ -46,6 +46,7 @@ class LeaderState:
         high_watermark: Offset,
         lag_ms_max: float,
         now_ms: float,
+        stored_offset: Offset | None = None,
         min_in_sync: int = 1,
         is_eligible: Callable[[BrokerId, int], bool] = lambda _broker, _epoch: True,
     ) -> None:
@@ -55,7 +56,8 @@ class LeaderState:
         self.in_sync = tuple(sorted(in_sync))  # as the controller has confirmed it; never empty
         self.in_sync_wanted: tuple[BrokerId, ...] | None = None  # asked of the controller, not answered yet
         self.high_watermark = high_watermark
-        self.end_offset = end_offset
+        # Of what the leader holds as safely as the topic asks for; its log may be longer until that is synced.
+        self.end_offset = end_offset if stored_offset is None else stored_offset
         self.lag_ms_max = lag_ms_max
         self.min_in_sync = min_in_sync  # no more than there are replicas
         self._is_eligible = is_eligible  # whether the controller would take this incarnation of a broker

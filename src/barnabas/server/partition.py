@@ -24,13 +24,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from barnabas.config.topic import LONG_MAX, TopicConfig
+from barnabas.config.topic import TopicConfig
+from barnabas.config.validation import LONG_MAX
 from barnabas.errors import ErrorCode
 from barnabas.log.append import AppendInfo, AppendOrigin
 from barnabas.log.file_range import FileRange
 from barnabas.log.log import Log
 from barnabas.metadata import topic_names
-from barnabas.metadata.image import NO_LEADER, PartitionImage
+from barnabas.metadata.image import PartitionImage
 from barnabas.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from barnabas.protocol.special_numbers import ACKS_ALL, READ_COMMITTED
 from barnabas.replication.leader import LeaderState, Progress
@@ -38,7 +39,7 @@ from barnabas.runtime.interfaces import Runtime, Timer
 from barnabas.server.commit_wait import Commit
 from barnabas.server.fetch_wait import FetchWait
 from barnabas.server.verification import Verifications
-from barnabas.types import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition, Uuid
+from barnabas.types import NO_LEADER, NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition, Uuid
 
 logger = logging.getLogger(__name__)
 
@@ -136,8 +137,7 @@ class Partition:
             return  # the controller's own answer was faster
         is_confirmed = is_same_epoch and state.partition_epoch == self.partition_epoch  # likewise
         leader = self._leader if is_same_epoch else None
-        self.leader_id = state.leader
-        self.leader_epoch = state.leader_epoch
+        self.leader_id, self.leader_epoch = state.leader, state.leader_epoch
         self.partition_epoch = state.partition_epoch
         self.replicas, self.in_sync = state.replicas, state.isr
         if state.leader != self._cluster.node_id:
@@ -157,15 +157,16 @@ class Partition:
                 self._take(leader.confirmed(self.in_sync))
 
     def _begin_to_lead(self) -> None:
-        log = self.log
+        log, self.is_leader = self.log, True
         log.assign_leader_epoch(self.leader_epoch, log.log_end_offset)
-        self.is_leader = True
+        is_unsynced = self.sync_due  # a recovery may have found what nobody had synced
         self._leader = LeaderState(
             leader_id=self._cluster.node_id,
             leader_epoch=self.leader_epoch,
             replicas=self.replicas,
             in_sync=self.in_sync,
             end_offset=log.log_end_offset,
+            stored_offset=log.high_watermark if is_unsynced else log.log_end_offset,
             high_watermark=log.high_watermark,
             lag_ms_max=self._cluster.lag_ms_max,
             now_ms=self._runtime.clock.monotonic_ms(),
@@ -173,6 +174,8 @@ class Partition:
             is_eligible=self._cluster.is_eligible,
         )
         self._take(self._leader.confirmed(self.in_sync))
+        if is_unsynced:
+            self._commit_by_sync()
         self._tell_all()
 
     def _cease_to_lead(self) -> None:
@@ -265,8 +268,7 @@ class Partition:
         """The controller has written down what was asked of it, or something newer."""
         leader = self._leader
         if leader is not None and leader_epoch == self.leader_epoch and partition_epoch > self.partition_epoch:
-            self.partition_epoch = partition_epoch
-            self.in_sync = in_sync
+            self.partition_epoch, self.in_sync = partition_epoch, in_sync
             self._take(leader.confirmed(self.in_sync))
 
     def in_sync_refused(self) -> None:

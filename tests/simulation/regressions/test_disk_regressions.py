@@ -230,3 +230,30 @@ def test_what_a_recovery_finds_is_synced_before_it_counts(seed: int) -> None:
         assert (await scenario.read(topic))[: len(seen)] == seen
 
     Scenario(seed=seed).run(story)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_recovery_finds_is_synced_before_it_counts_for_one_of_several_replicas(seed: int) -> None:
+    """Likewise for a leader that is alone in sync: only what was appended after its start waited for the disk."""
+
+    async def story(scenario: Scenario) -> None:
+        leader, follower, _third = scenario.cluster.nodes.values()
+        topic = await scenario.create_topic("t", on=(leader.id, follower.id), flush_messages="1")
+        await scenario.write(topic, b"a")
+        scenario.cluster.stop(follower)
+        await scenario.write(topic, b"b")  # once the other one is out
+        leader.slowness = 1000.0  # of its disk
+        sending = asyncio.ensure_future(scenario.produce(topic, b"c"))
+        log = leader.broker.partitions.get("t", 0).log  # type: ignore[union-attr]
+        await scenario.until(lambda: log.log_end_offset == 3)
+        leader.slowness = 1.0
+        scenario.cluster.kill(leader)
+        scenario.cluster.start(leader)
+        with suppress(Unavailable):
+            await sending
+        seen = await scenario.read(topic)
+        scenario.cluster.cut_power(leader, Survival.NONE)
+        scenario.cluster.start(leader)
+        assert (await scenario.read(topic))[: len(seen)] == seen
+
+    Scenario(nodes=3, seed=seed).run(story)
