@@ -14,6 +14,7 @@ ProducerId = int
 Uuid = bytes  # 16 raw bytes: what the wire carries, and a fast dictionary key
 
 ZERO_UUID: Uuid = bytes(16)
+NO_LEADER: BrokerId = -1
 NO_LEADER_EPOCH: LeaderEpoch = -1
 NO_OFFSET: Offset = -1
 NO_TIMESTAMP_MS = -1

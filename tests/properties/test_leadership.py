@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from barnabas.metadata.image import NO_LEADER
+from barnabas.types import NO_LEADER
 from tests.support.leadership import CLEAN, FAR, UNCLEAN_ALLOWED, Leadership
 
 BROKERS = range(1, 5)

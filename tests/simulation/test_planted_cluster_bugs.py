@@ -11,7 +11,6 @@ import pytest
 from barnabas.consensus.raft import Election
 from barnabas.controller.partition_change import PartitionChange
 from barnabas.log.checkpoint import QUORUM_STATE_FILE_NAME
-from barnabas.metadata.image import NO_LEADER
 from barnabas.replication.leader import LeaderState
 from barnabas.runtime.interfaces import Buffer
 from barnabas.server.metadata_log import MetadataLog
@@ -19,6 +18,7 @@ from barnabas.server.partition import Partition
 from barnabas.simulation.character import Character, chance_of
 from barnabas.simulation.disk import SimulatedDisk
 from barnabas.simulation.run import LIVENESS, Options, Result, run_seed
+from barnabas.types import NO_LEADER
 
 SEEDS_MAX = 40
 OPTIONS = Options(nodes=3, seconds=10)

@@ -16,7 +16,7 @@ from barnabas.controller.features import AT_FORMAT, ELIGIBLE_LEADER_REPLICAS_VER
 from barnabas.controller.partition_change import RECOVERING
 from barnabas.errors import ErrorCode
 from barnabas.metadata.apply import apply
-from barnabas.metadata.image import EMPTY, NO_LEADER, ConfigResource, PartitionImage, ResourceType
+from barnabas.metadata.image import EMPTY, ConfigResource, PartitionImage, ResourceType
 from barnabas.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
@@ -33,6 +33,7 @@ from barnabas.protocol.messages.broker_registration import BrokerRegistrationReq
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from barnabas.protocol.messages.partition_record import PartitionRecord
 from barnabas.protocol.messages.topic_record import TopicRecord
+from barnabas.types import NO_LEADER
 from tests.support.images import directory_of
 
 CLUSTER_ID = "cluster"

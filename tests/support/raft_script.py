@@ -29,7 +29,6 @@ from raft_cluster import Entry, ListLog, key_of, voter_set
 from barnabas.consensus import membership
 from barnabas.consensus.membership import Refusal
 from barnabas.consensus.messages import (
-    NO_LEADER,
     BeginEpochRequest,
     EndEpochRequest,
     EpochResponse,
@@ -43,6 +42,7 @@ from barnabas.consensus.messages import (
 from barnabas.consensus.raft import Election, Output, Raft, Role, Timeouts
 from barnabas.consensus.voters import Voter, VoterSet
 from barnabas.errors import ErrorCode
+from barnabas.types import NO_LEADER
 
 TIMEOUTS = Timeouts(election_ms=1000, fetch_ms=2000, backoff_ms_max=1000)
 

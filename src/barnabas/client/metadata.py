@@ -11,9 +11,7 @@ from typing import NamedTuple
 
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
-from barnabas.types import NO_LEADER_EPOCH, ZERO_UUID, BrokerId, LeaderEpoch, Uuid
-
-NO_LEADER: BrokerId = -1
+from barnabas.types import NO_LEADER, NO_LEADER_EPOCH, ZERO_UUID, BrokerId, LeaderEpoch, Uuid
 
 
 class Node(NamedTuple):

@@ -23,14 +23,11 @@ from barnabas.config.setting import (
     password,
     string,
 )
-from barnabas.config.validation import ConfigError, at_least, between, one_of
+from barnabas.config.validation import INT_MAX, ConfigError, at_least, between, one_of
+from barnabas.protocol.special_numbers import ACKS_ALL, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from barnabas.runtime.interfaces import Address
 
-INT_MAX = (1 << 31) - 1
-LONG_MAX = (1 << 63) - 1
 DEFAULT_PORT = 9092
-EARLIEST_TIMESTAMP = -2  # as ListOffsets has them
-LATEST_TIMESTAMP = -1
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 _NAMES_AND_TYPES: dict[ValueType, tuple[str, tuple[type, ...]]] = {
@@ -263,7 +260,7 @@ class AdminConfig(ClientConfig):
 
 
 def _acks(text: str) -> int:
-    return -1 if text == "all" else int(text)
+    return ACKS_ALL if text == "all" else int(text)
 
 
 class ProducerConfig(ClientConfig):
@@ -272,9 +269,9 @@ class ProducerConfig(ClientConfig):
     # What counts as written
     acks: int = string(
         "acks",
-        -1,
+        ACKS_ALL,
         one_of("all", "-1", "0", "1"),
-        notation=Notation(_acks, lambda acks: "all" if acks == -1 else str(acks)),
+        notation=Notation(_acks, lambda acks: "all" if acks == ACKS_ALL else str(acks)),
         help="Who must have a record before it counts as written: all in-sync replicas, the leader (1), nobody (0).",
     )
     enable_idempotence: bool = boolean(
@@ -333,7 +330,7 @@ class ProducerConfig(ClientConfig):
         if self.transactional_id is not None and not self.enable_idempotence:
             raise ConfigError("transactional_id: transactions need enable_idempotence=True")
         if self.transactional_id is not None or (self.enable_idempotence and "enable.idempotence" in self.overrides):
-            if self.acks != -1:
+            if self.acks != ACKS_ALL:
                 raise ConfigError(f'acks: {self.acks} is not allowed with idempotence; leave it out, or set acks="all"')
             if self.max_in_flight_requests_per_connection > 5:
                 raise ConfigError("max_in_flight_requests_per_connection: at most 5 are allowed with idempotence")
@@ -351,7 +348,7 @@ class ProducerConfig(ClientConfig):
         """By default, unless other settings rule it out."""
         return (
             self.enable_idempotence
-            and self.acks == -1
+            and self.acks == ACKS_ALL
             and self.retries > 0
             and self.max_in_flight_requests_per_connection <= 5
         )

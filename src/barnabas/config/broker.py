@@ -10,6 +10,8 @@ from barnabas.config.cleaner import CleanerConfig
 from barnabas.config.endpoints import ENDPOINTS, PROTOCOL_MAP, UPPER_CASE, Endpoint
 from barnabas.config.setting import DISTINCT, Update, boolean, double, integer, long, names, string
 from barnabas.config.validation import (
+    INT_MAX,
+    LONG_MAX,
     ConfigError,
     at_least,
     at_most_one,
@@ -21,8 +23,6 @@ from barnabas.config.validation import (
     some_of,
 )
 
-INT_MAX = (1 << 31) - 1
-LONG_MAX = (1 << 63) - 1
 CLUSTER_WIDE = Update.CLUSTER_WIDE
 
 

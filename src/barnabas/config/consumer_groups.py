@@ -1,9 +1,7 @@
 """The settings of consumer groups (KIP-848), by Kafka's names. `BrokerConfig` has them too."""
 
 from barnabas.config.setting import DISTINCT, Config, Notation, Update, integer, names, string
-from barnabas.config.validation import ConfigError, at_least, one_of, one_or_more_of
-
-INT_MAX = (1 << 31) - 1
+from barnabas.config.validation import INT_MAX, ConfigError, at_least, one_of, one_or_more_of
 
 
 class ConsumerGroupConfig(Config):

@@ -2,9 +2,7 @@
 
 from barnabas.config.consumer_groups import ConsumerGroupConfig
 from barnabas.config.setting import integer, long, short
-from barnabas.config.validation import at_least, between
-
-INT_MAX = (1 << 31) - 1
+from barnabas.config.validation import INT_MAX, at_least, between
 
 
 class CoordinatorConfig(ConsumerGroupConfig):

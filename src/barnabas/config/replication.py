@@ -5,9 +5,8 @@
 
 from barnabas.config.setting import Update, boolean, integer, long, string
 from barnabas.config.transactions import TransactionConfig
-from barnabas.config.validation import at_least, one_of
+from barnabas.config.validation import LONG_MAX, at_least, one_of
 
-LONG_MAX = (1 << 63) - 1
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 

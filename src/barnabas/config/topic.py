@@ -10,6 +10,7 @@ from typing import Any, Self
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.setting import DISTINCT, Config, Setting, Synonym, boolean, double, integer, long, names, string
 from barnabas.config.validation import (
+    LONG_MAX,
     ConfigError,
     at_least,
     between,
@@ -19,7 +20,6 @@ from barnabas.config.validation import (
     throttled_replicas,
 )
 
-LONG_MAX = (1 << 63) - 1
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
 

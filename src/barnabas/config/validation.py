@@ -6,6 +6,10 @@ The words serve both the error message and the reference in the documentation, s
 from collections.abc import Callable
 from typing import Any, Final
 
+# The largest values of Kafka's types of the same names, where they mean «without limit».
+INT_MAX: Final = (1 << 31) - 1
+LONG_MAX: Final = (1 << 63) - 1
+
 
 class ConfigError(ValueError):
     """A setting that is unknown, malformed or out of range. The message names the setting and what is allowed."""

@@ -6,8 +6,6 @@ from barnabas.consensus.voters import ReplicaKey
 from barnabas.errors import ErrorCode
 from barnabas.types import BrokerId, LeaderEpoch, Offset
 
-NO_LEADER: BrokerId = -1
-
 
 class LogEnd(NamedTuple):
     """How far a log goes. The larger one is the more complete: the later epoch wins, then the greater length."""

@@ -13,7 +13,6 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 from barnabas.consensus.messages import (
-    NO_LEADER,
     BeginEpochRequest,
     EndEpochRequest,
     EpochResponse,
@@ -29,7 +28,7 @@ from barnabas.consensus.messages import (
 from barnabas.consensus.progress import LeaderProgress
 from barnabas.consensus.voters import ReplicaKey, VoterSet
 from barnabas.errors import ErrorCode
-from barnabas.types import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
+from barnabas.types import NO_LEADER, NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
 
 CHECK_QUORUM_FACTOR = 1.5  # of the fetch timeout: a follower that is only slow is not taken for gone
 LEADER_LOST_MS_MAX = 150  # a leader is missed: ask the others soon, and not all at once

@@ -12,8 +12,8 @@ it lives it hears of its successor and sends a heartbeat at once, so it has the 
 Does not know: records. `lifecycle` decides what an expired session means.
 """
 
-from barnabas.metadata.image import NO_LEADER, MetadataImage
-from barnabas.types import BrokerId, Offset
+from barnabas.metadata.image import MetadataImage
+from barnabas.types import NO_LEADER, BrokerId, Offset
 
 SESSION_TIMEOUT_MS = 9_000  # broker.session.timeout.ms unless it is set
 # Of a session, left to a broker whose connection broke. With the default 450 ms: many times what connecting takes,

@@ -11,8 +11,9 @@ from barnabas.controller.electorate import Electorate, Place
 from barnabas.controller.partition_change import Election
 from barnabas.controller.partitions import too_many
 from barnabas.errors import ErrorCode
-from barnabas.metadata.image import NO_LEADER, PartitionImage
+from barnabas.metadata.image import PartitionImage
 from barnabas.protocol.message import Message
+from barnabas.types import NO_LEADER
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse

@@ -17,9 +17,9 @@ from barnabas.controller.brokers import FENCE, UNFENCE, check_epoch
 from barnabas.controller.decision import Decision, Refusal
 from barnabas.controller.electorate import Electorate
 from barnabas.errors import ErrorCode
-from barnabas.metadata.image import NO_LEADER, BrokerImage, PartitionImage
+from barnabas.metadata.image import BrokerImage, PartitionImage
 from barnabas.protocol.message import Message
-from barnabas.types import BrokerId, Offset, Uuid
+from barnabas.types import NO_LEADER, BrokerId, Offset, Uuid
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.metadata.image import NO_LEADER, PartitionImage, Replicas
-from barnabas.types import BrokerId, Uuid
+from barnabas.metadata.image import PartitionImage, Replicas
+from barnabas.types import NO_LEADER, BrokerId, Uuid
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.partition_change_record import PartitionChangeRecord

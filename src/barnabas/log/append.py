@@ -11,7 +11,8 @@ from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
-from barnabas.config.topic import LONG_MAX, TopicConfig
+from barnabas.config.topic import TopicConfig
+from barnabas.config.validation import LONG_MAX
 from barnabas.errors import ErrorCode
 from barnabas.protocol.checksum import crc32c
 from barnabas.protocol.compression import Codec

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from barnabas.types import BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition, Uuid
 
-NO_LEADER: BrokerId = -1
-
 # Places in a partition's `directories` that are not directories yet (KIP-858).
 DIRECTORY_MIGRATING: Uuid = bytes(16)
 DIRECTORY_UNASSIGNED: Uuid = bytes(15) + b"\x01"

@@ -11,10 +11,10 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.connection import ConnectionLost
-from barnabas.consensus.messages import NO_LEADER
 from barnabas.protocol import apis
 from barnabas.protocol.message import Message
 from barnabas.server.context import ListenerKind, RequestContext
+from barnabas.types import NO_LEADER
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

@@ -12,12 +12,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.client.connection import ConnectionLost
-from barnabas.consensus.messages import NO_LEADER
 from barnabas.consensus.voters import Voter
 from barnabas.errors import ErrorCode
 from barnabas.protocol.message import Message
 from barnabas.server import quorum_setup
 from barnabas.server.peers import REQUEST_TIMEOUT_MS
+from barnabas.types import NO_LEADER
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

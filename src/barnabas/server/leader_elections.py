@@ -16,10 +16,10 @@ from barnabas.controller import elections
 from barnabas.controller.decision import Decision
 from barnabas.controller.electorate import UNCLEAN_LEADER_ELECTION_ENABLE, Electorate
 from barnabas.metadata.delta import MetadataDelta
-from barnabas.metadata.image import NO_LEADER, MetadataImage, PartitionImage
+from barnabas.metadata.image import MetadataImage, PartitionImage
 from barnabas.server.metadata_log import MetadataUnavailable
 from barnabas.server.periodic import Periodic
-from barnabas.types import TopicPartition
+from barnabas.types import NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

@@ -19,7 +19,7 @@ from typing import Any
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.topic import TopicConfig
 from barnabas.consensus import quorum_records, snapshot_file
-from barnabas.consensus.messages import NO_LEADER, LogEnd
+from barnabas.consensus.messages import LogEnd
 from barnabas.consensus.quorum_records import KRaftVersion
 from barnabas.consensus.raft import Election
 from barnabas.consensus.snapshot_file import InvalidSnapshot, SnapshotHead
@@ -36,7 +36,7 @@ from barnabas.protocol.metadata_records import decode_record, encode_record
 from barnabas.protocol.record_batch import BatchHeader, Record, decode_records, encode_batch, read_header
 from barnabas.runtime.interfaces import Clock, Disk
 from barnabas.server.snapshot_files import PartialSnapshot, SnapshotFiles
-from barnabas.types import ZERO_UUID, BrokerId, LeaderEpoch, Offset
+from barnabas.types import NO_LEADER, ZERO_UUID, BrokerId, LeaderEpoch, Offset
 
 DIRECTORY_NAME = f"{METADATA_TOPIC}-0"
 READ_BYTES = 1 << 20  # of the log at a time: bounds what a replay holds in memory

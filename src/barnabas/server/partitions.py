@@ -15,7 +15,7 @@ from barnabas.config.topic import TopicConfig
 from barnabas.errors import ErrorCode
 from barnabas.log.log import Log
 from barnabas.metadata.delta import MetadataDelta, TopicDelta
-from barnabas.metadata.image import EMPTY, NO_LEADER, MetadataImage, PartitionImage, ResourceType, TopicImage
+from barnabas.metadata.image import EMPTY, MetadataImage, PartitionImage, ResourceType, TopicImage
 from barnabas.replication.leader import ANY_BROKER_EPOCH
 from barnabas.replication.throttle import is_throttled
 from barnabas.runtime.interfaces import Runtime
@@ -24,7 +24,7 @@ from barnabas.server.fetcher import Fetchers
 from barnabas.server.log_directory import DirectoryFailed, LogDirectory
 from barnabas.server.metadata_log import DIRECTORY_NAME as METADATA_DIRECTORY_NAME
 from barnabas.server.partition import Partition
-from barnabas.types import BrokerId, TopicPartition, Uuid
+from barnabas.types import NO_LEADER, BrokerId, TopicPartition, Uuid
 
 logger = logging.getLogger(__name__)
 

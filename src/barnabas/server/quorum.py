@@ -20,7 +20,6 @@ from typing import NamedTuple
 from barnabas.client.connection import ConnectionLost
 from barnabas.consensus import snapshot_file
 from barnabas.consensus.messages import (
-    NO_LEADER,
     BeginEpochRequest,
     EndEpochRequest,
     EpochResponse,
@@ -44,7 +43,7 @@ from barnabas.server.metadata_log import MetadataLog
 from barnabas.server.peers import Peers
 from barnabas.server.quorum_addresses import OwnEndpoints, QuorumAddresses
 from barnabas.server.snapshot_files import PartialSnapshot
-from barnabas.types import BrokerId, LeaderEpoch, Offset
+from barnabas.types import NO_LEADER, BrokerId, LeaderEpoch, Offset
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,9 @@ nobody yet asks the addresses of `controller.quorum.bootstrap.servers`, under ne
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from barnabas.consensus.messages import NO_LEADER
 from barnabas.consensus.voters import Voter, VoterEndpoint, VoterSet
 from barnabas.runtime.interfaces import Address
-from barnabas.types import BrokerId
+from barnabas.types import NO_LEADER, BrokerId
 
 FIRST_BOOTSTRAP_ID: BrokerId = -2  # then -3 and so on; -1 is nobody
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.consensus.messages import (
-    NO_LEADER,
     BeginEpochRequest,
     EndEpochRequest,
     FetchPosition,
@@ -23,7 +22,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages import begin_quorum_epoch, end_quorum_epoch, fetch, vote
 from barnabas.runtime.interfaces import Address
 from barnabas.server.quorum_addresses import OwnEndpoints
-from barnabas.types import NO_LEADER_EPOCH, BrokerId, Offset
+from barnabas.types import NO_LEADER, NO_LEADER_EPOCH, BrokerId, Offset
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages import fetch_snapshot

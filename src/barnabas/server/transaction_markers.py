@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.connection import ConnectionLost
 from barnabas.errors import ErrorCode
-from barnabas.metadata.image import NO_LEADER
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -27,7 +26,7 @@ from barnabas.protocol.messages.write_txn_markers import (
 from barnabas.server import marker_log
 from barnabas.server.commit_wait import Commit
 from barnabas.transactions.markers import Markers
-from barnabas.types import BrokerId, TopicPartition
+from barnabas.types import NO_LEADER, BrokerId, TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

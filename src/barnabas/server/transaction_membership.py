@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.client.connection import ConnectionLost
 from barnabas.coordination.outcome import Moment, Outcome, Pending, Producer, answer
 from barnabas.errors import ErrorCode
-from barnabas.metadata.image import NO_LEADER
 from barnabas.metadata.topic_names import TRANSACTIONS_TOPIC
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -24,7 +23,7 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from barnabas.types import BrokerId, TopicPartition
+from barnabas.types import NO_LEADER, BrokerId, TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

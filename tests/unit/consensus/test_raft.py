@@ -7,7 +7,6 @@ from random import Random
 import pytest
 
 from barnabas.consensus.messages import (
-    NO_LEADER,
     BeginEpochRequest,
     FetchPosition,
     FetchVerdict,
@@ -20,6 +19,7 @@ from barnabas.consensus.messages import (
 from barnabas.consensus.raft import LEADER_LOST_MS_MAX, Election, Raft, Role
 from barnabas.consensus.voters import ReplicaKey, Voter, VoterSet
 from barnabas.errors import ErrorCode
+from barnabas.types import NO_LEADER
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 from raft_cluster import TIMEOUTS, ListLog, RaftCluster

@@ -10,7 +10,7 @@ from barnabas.controller import alter_partition
 from barnabas.controller.electorate import Electorate
 from barnabas.controller.features import AT_FORMAT
 from barnabas.errors import ErrorCode
-from barnabas.metadata.image import DIRECTORY_LOST, NO_LEADER, MetadataImage, PartitionImage
+from barnabas.metadata.image import DIRECTORY_LOST, MetadataImage, PartitionImage
 from barnabas.protocol.messages import assign_replicas_to_dirs as directories
 from barnabas.protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -20,6 +20,7 @@ from barnabas.protocol.messages.alter_partition import (
 )
 from barnabas.protocol.messages.partition_record import PartitionRecord
 from barnabas.protocol.messages.topic_record import TopicRecord
+from barnabas.types import NO_LEADER
 
 TOPIC = b"topic-----------"
 CONFIG = BrokerConfig({"min.insync.replicas": "2"})

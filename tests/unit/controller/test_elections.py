@@ -10,10 +10,11 @@ from barnabas.controller import elections
 from barnabas.controller.electorate import Electorate
 from barnabas.controller.features import AT_FORMAT
 from barnabas.errors import ErrorCode
-from barnabas.metadata.image import NO_LEADER, ConfigResource, MetadataImage, ResourceType
+from barnabas.metadata.image import ConfigResource, MetadataImage, ResourceType
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from barnabas.protocol.messages.partition_record import PartitionRecord
 from barnabas.protocol.messages.topic_record import TopicRecord
+from barnabas.types import NO_LEADER
 
 TOPIC = b"topic-----------"
 PREFERRED, UNCLEAN = 0, 1

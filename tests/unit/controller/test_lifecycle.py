@@ -11,13 +11,14 @@ from barnabas.controller.broker_sessions import BrokerSessions
 from barnabas.controller.electorate import Electorate
 from barnabas.controller.features import AT_FORMAT, SUPPORTED
 from barnabas.errors import ErrorCode
-from barnabas.metadata.image import DIRECTORY_UNASSIGNED, NO_LEADER, MetadataImage, PartitionImage
+from barnabas.metadata.image import DIRECTORY_UNASSIGNED, MetadataImage, PartitionImage
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from barnabas.protocol.messages.partition_record import PartitionRecord
 from barnabas.protocol.messages.register_broker_record import RegisterBrokerRecord
 from barnabas.protocol.messages.topic_record import TopicRecord
 from barnabas.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
+from barnabas.types import NO_LEADER
 
 CONFIG = BrokerConfig({"min.insync.replicas": "2"})
 TOPIC = b"topic-----------"

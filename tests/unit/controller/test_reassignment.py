@@ -10,7 +10,7 @@ from barnabas.controller import reassignment
 from barnabas.controller.electorate import Electorate
 from barnabas.controller.features import AT_FORMAT
 from barnabas.errors import ErrorCode
-from barnabas.metadata.image import NO_LEADER, ConfigResource, MetadataImage, PartitionImage, ResourceType
+from barnabas.metadata.image import ConfigResource, MetadataImage, PartitionImage, ResourceType
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -22,6 +22,7 @@ from barnabas.protocol.messages.list_partition_reassignments import (
 )
 from barnabas.protocol.messages.partition_record import PartitionRecord
 from barnabas.protocol.messages.topic_record import TopicRecord
+from barnabas.types import NO_LEADER
 
 TOPIC = b"topic-----------"
 

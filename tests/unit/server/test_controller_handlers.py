@@ -4,7 +4,6 @@ import pytest
 from handlers import PartsBroker, call, run
 
 from barnabas.errors import ErrorCode
-from barnabas.metadata.image import NO_LEADER
 from barnabas.protocol.apis import ApiKey, api
 from barnabas.protocol.message import DecodeError
 from barnabas.protocol.messages import alter_client_quotas as quotas
@@ -47,6 +46,7 @@ from barnabas.server.handlers import (
     unregister_broker,
     update_features,
 )
+from barnabas.types import NO_LEADER
 
 
 async def started() -> PartsBroker:

@@ -21,11 +21,10 @@ from barnabas.protocol.messages.describe_topic_partitions import (
 from barnabas.server import cluster_view
 from barnabas.server.context import RequestContext
 from barnabas.server.operations import TOPIC_OPERATIONS
+from barnabas.types import NO_LEADER
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
-
-NO_LEADER_ID = -1
 
 
 def handle(
@@ -90,7 +89,7 @@ def _described(topic: TopicImage, indexes: range, image: MetadataImage) -> Descr
 def _partition(index: int, state: PartitionImage, image: MetadataImage) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
         partition_index=index,
-        leader_id=state.leader if cluster_view.is_alive(image, state.leader) else NO_LEADER_ID,
+        leader_id=state.leader if cluster_view.is_alive(image, state.leader) else NO_LEADER,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),

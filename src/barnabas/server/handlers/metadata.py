@@ -29,12 +29,11 @@ from barnabas.protocol.messages.metadata import (
 from barnabas.server import auto_create, cluster_view
 from barnabas.server.context import RequestContext
 from barnabas.server.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from barnabas.types import ZERO_UUID
+from barnabas.types import NO_LEADER, ZERO_UUID
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
-NO_LEADER_ID = -1
 NULL_MEANS_ALL_SINCE_VERSION = 1
 LISTENER_ERROR_SINCE_VERSION = 6
 TOPIC_ID_SINCE_VERSION = 12
@@ -158,7 +157,7 @@ def _partition(index: int, state: PartitionImage, image: MetadataImage, version:
     if not cluster_view.is_alive(image, leader):
         listener_error = leader in image.brokers and version >= LISTENER_ERROR_SINCE_VERSION
         error = ErrorCode.LISTENER_NOT_FOUND if listener_error else ErrorCode.LEADER_NOT_AVAILABLE
-        leader = NO_LEADER_ID
+        leader = NO_LEADER
     return MetadataResponsePartition(
         error_code=error,
         partition_index=index,
