@@ -272,9 +272,9 @@ class Cluster:
             if security is not None:
                 await security.authenticate(connection, self._versions[node_id].best, self._name(node_id))
         except ConnectionLost as lost:
-            if security is None:
-                raise
-            raise security.explained(lost, self._name(node_id)) from lost
+            if security is not None:
+                security.explain(lost, self._name(node_id))
+            raise
 
     async def _learn_versions(self, node_id: BrokerId, connection: ClientConnection) -> None:
         """What the broker serves. One that does not know our newest question is asked the oldest."""

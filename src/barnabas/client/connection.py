@@ -27,7 +27,6 @@ RESPONSE_BYTES_MAX = 1 << 30  # a fetch may be this large; beyond it the length 
 CORRELATION_ID_MAX = (1 << 31) - 1
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 _TLS_ALERT = 0x15030000  # what a record of TLS begins with that says why there is no agreement
-_BEFORE_AUTHENTICATION = (apis.ApiKey.API_VERSIONS, apis.ApiKey.SASL_HANDSHAKE, apis.ApiKey.SASL_AUTHENTICATE)
 
 
 class ConnectionLost(KafkaError):
@@ -210,15 +209,12 @@ class ClientConnection:
         self.close(lost)
 
     def _why_closed(self) -> KafkaError:
-        """A broker that closes a new connection, on which it has told versions at most, often wants another kind."""
+        """A broker that tells at most its versions before it closes a connection often wants another kind of it."""
         if self._waiting and self._waiting[0].correlation_id <= 2:
             if self._frames.unfinished_length & ~0xFFFF == _TLS_ALERT:
                 host, port = self._socket.peer_address
                 return TlsError(f"{host}:{port}: the broker speaks TLS here; set security_protocol=SSL or SASL_SSL")
-            if self._waiting[0].api_key not in _BEFORE_AUTHENTICATION:
-                return ConnectionLost(
-                    "the broker closed the connection; perhaps it wants authentication: see security_protocol"
-                )
+            return ConnectionLost("the broker closed a new connection; has its listener another security_protocol?")
         return ConnectionLost("the broker closed the connection")
 
     def _answered(self, frame: memoryview) -> None:

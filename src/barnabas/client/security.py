@@ -61,14 +61,12 @@ class Security:
             ) from error
         return secured
 
-    def explained(self, lost: ConnectionLost, where: str) -> KafkaError:
-        """A connection that was lost while it was new: with TLS 1.3 a client learns only then that it is refused."""
-        cause = lost.__cause__
-        if isinstance(cause, ssl.SSLError):
-            return TlsError(f"{where}: {_words(cause)}")
-        if self._context is None or self._has_certificate:
-            return lost
-        return ConnectionLost(f"{where}: {lost}; perhaps it asks for a certificate (ssl_keystore_location)")
+    def explain(self, lost: ConnectionLost, where: str) -> None:
+        """Raises what says more of a new connection that was lost: in TLS 1.3 a client is refused only then."""
+        if isinstance(lost.__cause__, ssl.SSLError):
+            raise TlsError(f"{where}: {_words(lost.__cause__)}") from lost
+        if self._context is not None and not self._has_certificate:
+            raise ConnectionLost(f"{where}: {lost}; perhaps it wants a certificate (ssl_keystore_location)") from lost
 
     # SASL
 
