@@ -117,7 +117,7 @@ def test_records_that_nobody_else_had_are_cut_when_their_leader_comes_back() -> 
 
 def test_a_follower_that_stands_still_falls_out_of_sync_and_gets_in_again() -> None:
     async def scenario() -> None:
-        async with Cluster(replica_lag_time_max_ms="1000") as cluster:
+        async with Cluster(replica_lag_time_max_ms="3000") as cluster:
             await cluster.create_topic("t")
             await cluster.produce("t", b"a")
             leader_id = cluster.leader_id("t")

@@ -36,7 +36,7 @@ def test_one_seed_is_one_run_under_any_hash_seed() -> None:
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=250,
         )
         assert done.returncode == 0, done.stderr
         outputs.append(done.stdout.splitlines()[0])

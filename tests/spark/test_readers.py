@@ -19,7 +19,7 @@ from barnabas.client.errors import KafkaTimeoutError
 from barnabas.config.validation import ConfigError
 from barnabas.spark import read_checks, stream_view
 from barnabas.spark.batch_reader import BatchReader
-from barnabas.spark.fetching import DataLoss
+from barnabas.spark.fetching import DataLoss, FetchTask
 from barnabas.spark.offsets import OffsetError
 from barnabas.spark.options import READ_OPTIONS, Options
 from barnabas.spark.schema import columns
@@ -50,9 +50,9 @@ def batch(served: str, **given: object) -> tuple[list[Any], list[Row]]:
     found = options(served, **given)
     read_checks.check_batch(found)
     reader = BatchReader(found, columns(found))
-    splits = list(reader.partitions())
-    there = pickle.loads(pickle.dumps((reader, splits)))  # as Spark hands them to tasks
-    return splits, [row for split in there[1] for each in there[0].read(split) for row in each.to_pylist()]
+    tasks = list(reader.partitions())
+    there = pickle.loads(pickle.dumps((reader, tasks)))  # as Spark hands them over
+    return tasks, [row for task in there[1] for each in there[0].read(task) for row in each.to_pylist()]
 
 
 def numbers(rows: list[Row]) -> list[int]:
@@ -68,8 +68,8 @@ class TestBatch:
         topic = new_topic(2)
         produce(served, topic, 300, partition=0)
         produce(served, topic, 200, partition=1, first=1000)
-        splits, rows = batch(served, subscribe=topic)
-        assert len(splits) == 2
+        tasks, rows = batch(served, subscribe=topic)
+        assert len(tasks) == 1, "what is so small is read by one task"
         assert numbers(rows) == [*range(300), *range(1000, 1200)]
         assert [row["offset"] for row in rows] == [*range(300), *range(200)]
         row = rows[0]
@@ -86,14 +86,13 @@ class TestBatch:
         topic = new_topic(2)
         produce(served, topic, 2000, partition=0)
         produce(served, topic, 20, partition=1)
-        splits, rows = batch(served, subscribe=topic, splitBytes=8192)
-        of_first = [each for each in splits if each.partition == 0]
-        assert len(of_first) > 3
-        assert len(splits) - len(of_first) == 1
+        tasks, rows = batch(served, subscribe=topic, splitBytes=8192)
+        assert len(tasks) > 3
+        assert [split.partition for task in tasks for split in task.splits].count(1) == 1
         assert numbers(rows) == [*range(2000), *range(20)]
         assert len(batch(served, subscribe=topic, minPartitions=9)[0]) >= 9
-        splits, rows = batch(served, subscribe=topic, maxRecordsPerPartition=600)
-        assert max(each.end_offset - each.first_offset for each in splits) <= 600
+        tasks, rows = batch(served, subscribe=topic, maxRecordsPerPartition=600)
+        assert max(sum(each.end_offset - each.first_offset for each in task.splits) for task in tasks) <= 600
         assert len(rows) == 2020
 
     def test_small_fetches(self, served: str, new_topic: Callable[..., str]) -> None:
@@ -169,14 +168,14 @@ class TestBatch:
         for fail in ("true", "false"):
             given = options(served, subscribe=topic, failOnDataLoss=fail, startingOffsets=offsets_of(topic, -2))
             reader = BatchReader(given, columns(given))
-            (split,) = reader.partitions()
+            (task,) = reader.partitions()
             delete_before(served, topic, 60 if fail == "true" else 80)
             if fail == "true":
                 with pytest.raises(DataLoss, match=f"offsets 0 to 59 of {topic}-0 were deleted"):
-                    list(reader.read(split))
+                    list(reader.read(task))
             else:
                 with caplog.at_level(logging.WARNING):
-                    rows = [row for each in reader.read(split) for row in each.to_pylist()]
+                    rows = [row for each in reader.read(task) for row in each.to_pylist()]
                 assert numbers(rows) == list(range(80, 100))
                 assert f"offsets 60 to 79 of {topic}-0 were deleted" in caplog.text
 
@@ -218,8 +217,8 @@ class Stream:
         return self.rows(start, end)
 
     def rows(self, start: dict[str, Any], end: dict[str, Any]) -> list[Row]:
-        splits = self.reader.partitions(start, end)
-        return [row for split in splits for each in self.reader.read(split) for row in each.to_pylist()]
+        tasks = self.reader.partitions(start, end)
+        return [row for task in tasks for each in self.reader.read(task) for row in each.to_pylist()]
 
 
 @pytest.fixture(autouse=True)
@@ -411,9 +410,10 @@ class TestLoss:
         for fail in ("true", "false"):
             given = options(served, subscribe=topic, failOnDataLoss=fail)
             reader = BatchReader(given, columns(given))
-            (split,) = reader.partitions()
-            longer = replace(split, first_offset=5, end_offset=25)
-            beyond = replace(split, first_offset=20, end_offset=25)
+            (task,) = reader.partitions()
+            assert isinstance(task, FetchTask)
+            longer = FetchTask(splits=(replace(task.splits[0], first_offset=5, end_offset=25),))
+            beyond = FetchTask(splits=(replace(task.splits[0], first_offset=20, end_offset=25),))
             if fail == "true":
                 with pytest.raises(
                     DataLoss, match=f"offsets 20 to 24 of {topic}-0 were cut off: the log now ends at 10"
@@ -421,6 +421,6 @@ class TestLoss:
                     list(reader.read(beyond))
             else:
                 assert list(reader.read(beyond)) == []
-            impatient = options(served, subscribe=topic, kafka__default__api__timeout__ms=600)
+            impatient = options(served, subscribe=topic, kafka__default__api__timeout__ms=3000)
             with pytest.raises(KafkaTimeoutError, match="nothing to read at offset 10; it ends at 10"):
                 list(BatchReader(impatient, columns(impatient)).read(longer))
