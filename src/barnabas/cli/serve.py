@@ -39,7 +39,12 @@ def up(options: argparse.Namespace) -> int:
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
-        "group.initial.rebalance.delay.ms": "0",  # whoever tries things out has few consumers and does not want to wait
+        # Whoever tries things out has few consumers and does not want to wait for them: members of consumer groups
+        # learn of each other by heartbeats, which Kafka has every 5 s.
+        "group.initial.rebalance.delay.ms": "0",
+        "group.consumer.assignment.interval.ms": "0",
+        "group.consumer.heartbeat.interval.ms": "500",
+        "group.consumer.min.heartbeat.interval.ms": "500",
     }
     given = [Given(name, text, "barnabas up") for name, text in settings.items()]
     return _serve(options, lambda: given, memory=options.memory)
