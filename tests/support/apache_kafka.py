@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -99,8 +99,10 @@ class ApacheKafka:
         *,
         port: int | None = None,
         cluster_id: str | None = None,
+        format_arguments: Sequence[str] = (),
     ) -> None:
         self.directory = directory
+        self.format_arguments = format_arguments
         self.node_id = node_id
         self.port = port or free_port()
         self.cluster_id = cluster_id  # None: a new one
@@ -198,7 +200,7 @@ class ApacheKafka:
         }
         properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         cluster_id = self.cluster_id or random_cluster_id()
-        run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
+        run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties), *self.format_arguments)
 
 
 class ApacheKafkaCluster:

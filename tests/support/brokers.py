@@ -7,6 +7,7 @@ worker that started it ends it once no other uses it any more.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import IO
 import apache_kafka
 import pytest
 from broker_process import BrokerProcess
+from secured_kafka import secured_kafka
 
 
 @pytest.fixture(scope="session")
@@ -32,15 +34,20 @@ def served() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def served_by_apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where Apache Kafka itself answers."""
+def apache_listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Where Apache Kafka itself answers, by the security protocol of each listener."""
     reason = apache_kafka.why_unavailable()
     if reason is not None or not apache_kafka.has_jars():
         pytest.skip(reason or "the jars of Apache Kafka are not here; the compatibility suites fetch them")
     own = tmp_path_factory.getbasetemp()
     shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    with _one_for_all_workers(shared, own / "apache-kafka") as address:
-        yield address
+    with _one_for_all_workers(shared, own / "apache-kafka") as addresses:
+        yield addresses
+
+
+@pytest.fixture(scope="session")
+def served_by_apache(apache_listeners: dict[str, str]) -> str:
+    return apache_listeners["PLAINTEXT"]
 
 
 @pytest.fixture(params=["barnabas", pytest.param("apache-kafka", marks=pytest.mark.java)])
@@ -51,16 +58,17 @@ def served_by_either(request: pytest.FixtureRequest) -> str:
 
 
 @contextmanager
-def _one_for_all_workers(shared: Path, directory: Path) -> Iterator[str]:
-    address = shared / "apache-kafka-address"  # is there while it runs and may be used
+def _one_for_all_workers(shared: Path, directory: Path) -> Iterator[dict[str, str]]:
+    address = shared / "apache-kafka-addresses"  # is there while it runs and may be used
     own: apache_kafka.ApacheKafka | None = None
     with (shared / "apache-kafka-use").open("a") as use:  # locked, together, by all who use it
         with _locked(shared / "apache-kafka-start"):
             if not address.exists():
-                own = apache_kafka.ApacheKafka(directory).start()
-                address.write_text(own.address)
+                own, addresses = secured_kafka(directory)
+                own.start()
+                address.write_text(json.dumps(addresses))
             fcntl.flock(use, fcntl.LOCK_SH)
-        yield address.read_text()
+        yield json.loads(address.read_text())
         if own is None:
             return
         with _locked(shared / "apache-kafka-start"):
