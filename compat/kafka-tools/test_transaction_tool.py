@@ -13,12 +13,10 @@ import pytest
 import transaction_wire as transactions
 from apache_kafka import ApacheKafka, run_tool
 from broker_process import BrokerProcess, wait_until
-from transaction_wire import add, begin, describe, end
+from transaction_wire import add, begin, describe, end, leave_hanging, write
 from wire import Wire, create_topic, leaders
 
 from barnabas.errors import ErrorCode as E
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.record_batch import Record, encode_batch
 
 TOOL = "org.apache.kafka.tools.TransactionsCommand"
 Broker = BrokerProcess | ApacheKafka
@@ -40,30 +38,8 @@ def name(barnabas: BrokerProcess, kafka: ApacheKafka) -> str:
             transactions.await_coordinator(wire, chosen)
             producer = begin(wire, chosen)
             assert add(wire, chosen, producer, {chosen: [0]}) == {(chosen, 0): E.NONE}
-            write(wire, chosen, producer)
+            write(wire, chosen, producer, chosen)
     return chosen
-
-
-def write(wire: Wire, topic: str, producer: tuple[int, int]) -> None:
-    batch = encode_batch(
-        [Record(0, 1, None, b"open", [])],
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-        base_sequence=0,
-        transactional=True,
-    )
-    data = PartitionProduceData(index=0, records=bytes(batch))
-    request = ProduceRequest(
-        transactional_id=topic,
-        acks=-1,
-        timeout_ms=5_000,
-        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
-    )
-
-    def error() -> int:
-        return int(wire.call(request, 11).responses[0].partition_responses[0].error_code)
-
-    wait_until(lambda: error() == E.NONE, f"{topic} takes a write")  # Kafka may not know yet that it leads
 
 
 def shape(printed: str) -> list[list[str]]:
@@ -111,3 +87,19 @@ def test_an_open_one_is_aborted(barnabas: BrokerProcess, kafka: ApacheKafka, nam
 def test_nothing_hangs(both: Both, barnabas: BrokerProcess) -> None:
     ours, theirs = both(TOOL, "--bootstrap-server", "{bootstrap}", "find-hanging", "--broker-id", "1")
     assert ours.splitlines()[:1] == theirs.splitlines()[:1]
+
+
+def test_one_that_hangs_is_found_and_ended(barnabas: BrokerProcess, kafka: ApacheKafka) -> None:
+    name = f"hanging-{next(_numbers)}"
+    printed = []
+    for broker in (barnabas, kafka):
+        with Wire(broker.address) as wire:
+            create_topic(wire, name)
+            wait_until(lambda wire=wire: leaders(wire, name), f"{name} is known")
+            leave_hanging(wire, name, name)
+        found = run(broker, "find-hanging", "--topic", name)
+        run(broker, "abort", "--topic", name, "--partition", "0", "--start-offset", "0")
+        printed.append((shape(found), shape(run(broker, "find-hanging", "--topic", name))))
+    assert printed[0] == printed[1]
+    found_lines, left_lines = printed[0]
+    assert (len(found_lines), len(left_lines)) == (2, 1)

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from broker_process import BrokerProcess
+from transaction_wire import leave_hanging
+from wire import Wire
 
 from barnabas.client.producer import Producer
 
@@ -82,6 +84,23 @@ def test_transactions(run: Run, topic: Name, name: Name, served_by_either: str) 
     for command in ("describe", "fence"):
         said = run("transactions", command, transactional_id + "x", code=4)
         assert "did you mean" in said.err
+
+
+def test_a_hanging_transaction(run: Run, topic: Name, name: Name, served_by_either: str) -> None:
+    """One that its coordinator does not know: readers of committed records wait behind it until it is aborted."""
+    made = topic()
+    words = ["transactions", "find-hanging", "--topic", made]
+    with Wire(served_by_either) as wire:
+        producer_id, _epoch = leave_hanging(wire, name("hanging"), made)
+    run("produce", made, "--value", "behind it")
+    assert run("consume", made, "--isolation-level", "read_committed").out == ""
+    (found,) = run(*words, "--json", code=1).document["hanging"]
+    assert (found["topic"], found["producer_id"], found["start_offset"]) == (made, producer_id, 0)
+    assert str(producer_id) in run(*words, code=1).out
+    aborted = run("transactions", "abort", made, "--start-offset", "0")
+    assert aborted.out == f"aborted: the transaction of producer {producer_id} in {made}-0\n"
+    assert run(*words).err == "none hangs\n"
+    assert run("consume", made, "--isolation-level", "read_committed").out == "behind it\n"
 
 
 def test_doctor(run: Run, tmp_path: Path, served_by_either: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker_process import wait_until
 from group_wire import COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, find_coordinator
-from wire import Wire
+from wire import Wire, batch, produce_request
 
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from barnabas.protocol.messages.add_partitions_to_txn import (
@@ -17,6 +17,11 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
 )
 from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.protocol.messages.end_txn import EndTxnRequest
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
 from barnabas.protocol.messages.txn_offset_commit import (
@@ -38,6 +43,8 @@ OFFSETS_VERSION = 4
 COMMIT_VERSION = 5
 MARKERS_VERSION = 1
 CONCURRENT_TRANSACTIONS = 51
+PRODUCE_VERSION = 11  # the last one that leaves it to clients to add partitions
+VERIFICATION = "transaction.partition.verification.enable"
 
 Partitions = Mapping[str, Sequence[int]]
 
@@ -167,6 +174,40 @@ def commit_offsets(
         request.member_id = member
     response = wire.call(request, version)
     return _codes(response.topics)
+
+
+def write(wire: Wire, transactional_id: str, producer: tuple[int, int], topic: str) -> None:
+    """A record of long ago, in partition 0."""
+    records = batch(b"open", producer_id=producer[0], producer_epoch=producer[1], base_sequence=0, transactional=True)
+    request = produce_request(topic, {0: records})
+    request.transactional_id = transactional_id
+
+    def is_written() -> bool:
+        answer = wire.call(request, PRODUCE_VERSION).responses[0].partition_responses[0]
+        return bool(answer.error_code == 0)
+
+    wait_until(is_written, f"{topic} takes a write")  # Kafka may not know yet that it leads
+
+
+def leave_hanging(wire: Wire, transactional_id: str, topic: str) -> tuple[int, int]:
+    """A transaction in partition 0 of which its coordinator knows nothing; whose it is.
+
+    As clients left them behind before partitions asked the coordinator first (KIP-890), which is switched off for that.
+    """
+    await_coordinator(wire, transactional_id)
+    producer = begin(wire, transactional_id)
+    _alter_cluster(wire, AlterableConfig(name=VERIFICATION, config_operation=0, value="false"))
+    try:
+        write(wire, transactional_id, producer, topic)
+    finally:
+        _alter_cluster(wire, AlterableConfig(name=VERIFICATION, config_operation=1, value=None))
+    return producer
+
+
+def _alter_cluster(wire: Wire, change: AlterableConfig) -> None:
+    resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[change])
+    (answer,) = wire.call(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+    assert answer.error_code == 0, answer
 
 
 def end(
