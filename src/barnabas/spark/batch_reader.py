@@ -5,6 +5,7 @@ same rows at each of its actions. Does not know: files, brokers; `scan` and `fet
 """
 
 import logging
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
@@ -13,12 +14,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from barnabas.spark import fetching, scan, selection
 from barnabas.spark.brokers import Brokers
 from barnabas.spark.connections import connections
-from barnabas.spark.fetching import FetchSplit
+from barnabas.spark.fetching import FetchSplit, FetchTask
 from barnabas.spark.offsets import Bounds, Range, batch_points, resolve_batch
 from barnabas.spark.options import COMMITTED, Options
 from barnabas.spark.read_settings import READ_COMMITTED, ReadConfig, read_config
 from barnabas.spark.scan import ScanSplit
-from barnabas.spark.splits import split_ranges
+from barnabas.spark.splits import SHARED_BYTES_MAX, gather, split_ranges
 from barnabas.spark.values import ValueDecoder
 from barnabas.types import Offset, TopicPartition, Uuid
 
@@ -58,12 +59,12 @@ def read_split(
     if isinstance(partition, ScanSplit):
         found = scan.read(partition, wanted)
     else:
-        assert isinstance(partition, FetchSplit)
+        assert isinstance(partition, FetchTask)
         found = fetching.read(partition, wanted, options.kafka, fail_on_data_loss=options["failOnDataLoss"])
     return found if values is None else values.decoded(found, columns)
 
 
-async def _plan(options: Options, config: ReadConfig) -> list[FetchSplit]:
+async def _plan(options: Options, config: ReadConfig) -> list[FetchTask]:
     brokers = Brokers(await connections().cluster(config), config)
     ids = await brokers.partitions(options)
     bounds = await brokers.bounds(ids)
@@ -93,22 +94,27 @@ def cut(
     ids: Mapping[TopicPartition, Uuid],
     weights: Mapping[TopicPartition, float],
     options: Options,
-) -> list[FetchSplit]:
+) -> list[FetchTask]:
+    known = {each.partition: weights.get(each.partition, BYTES_PER_RECORD) for each in ranges}
+    split_bytes, max_records = options["splitBytes"], options["maxRecordsPerPartition"]
     parts = split_ranges(
-        ranges,
-        {each.partition: weights.get(each.partition, BYTES_PER_RECORD) for each in ranges},
-        split_bytes=options["splitBytes"],
-        min_partitions=options["minPartitions"],
-        max_records=options["maxRecordsPerPartition"],
+        ranges, known, split_bytes=split_bytes, min_partitions=options["minPartitions"], max_records=max_records
     )
+    # Whoever wants so many tasks gets them, however small.
+    shared_bytes = min(split_bytes, SHARED_BYTES_MAX) if options["minPartitions"] is None else 0
+    tasks = gather(parts, known, bytes_max=shared_bytes, records_max=max_records or sys.maxsize)
     return [
-        FetchSplit(
-            topic=each.partition.topic,
-            partition=each.partition.partition,
-            topic_id=ids[each.partition],
-            first_offset=each.first_offset,
-            end_offset=each.end_offset,
-            bytes_per_record=weights.get(each.partition, BYTES_PER_RECORD),
-        )
-        for each in parts
+        FetchTask(splits=tuple(_split(each, ids[each.partition], known[each.partition]) for each in task))
+        for task in tasks
     ]
+
+
+def _split(part: Range, topic_id: Uuid, bytes_per_record: float) -> FetchSplit:
+    return FetchSplit(
+        topic=part.partition.topic,
+        partition=part.partition.partition,
+        topic_id=topic_id,
+        first_offset=part.first_offset,
+        end_offset=part.end_offset,
+        bytes_per_record=bytes_per_record,
+    )

@@ -23,7 +23,7 @@ from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from barnabas.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from barnabas.spark.arrow_decoder import AbortedTransaction, BadBatch, RecordDecoder
 from barnabas.spark.brokers import Brokers, is_unknown_topic
-from barnabas.spark.connections import connections
+from barnabas.spark.connections import Connections, connections
 from barnabas.spark.read_settings import ReadConfig, read_config
 from barnabas.types import BrokerId, Offset, TopicPartition, Uuid
 
@@ -42,8 +42,8 @@ class DataLoss(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchSplit(InputPartition):
-    """What one task reads."""
+class FetchSplit:
+    """A range of one partition."""
 
     topic: str
     partition: int
@@ -55,6 +55,13 @@ class FetchSplit(InputPartition):
     @property
     def name(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchTask(InputPartition):
+    """What one task reads, one after the other."""
+
+    splits: tuple[FetchSplit, ...]
 
 
 class Piece(NamedTuple):
@@ -159,12 +166,19 @@ def _next_offset(records: bytes, offset: Offset) -> Offset:
 
 
 def read(
-    split: FetchSplit, columns: Sequence[str], kafka: dict[str, str], *, fail_on_data_loss: bool
+    task: FetchTask, columns: Sequence[str], kafka: dict[str, str], *, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a split, on the connections of this worker process."""
+    """The rows of a task, on the connections of this worker process."""
     config = read_config(kafka)
     here = connections()
-    fetcher = Fetcher(here.run(here.cluster(config)), config, split)
+    cluster = here.run(here.cluster(config))
+    for split in task.splits:
+        yield from _read(here, Fetcher(cluster, config, split), split, columns, fail_on_data_loss)
+
+
+def _read(
+    here: Connections, fetcher: Fetcher, split: FetchSplit, columns: Sequence[str], fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
     decoder = RecordDecoder(topic=split.topic, partition=split.partition, columns=columns)
     offset = split.first_offset
     coming: Future[Piece] | None = here.submit(fetcher.fetch(offset))

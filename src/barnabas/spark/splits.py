@@ -1,6 +1,7 @@
 """How what is to be read is cut into tasks.
 
-By bytes: a partition with ten times the data gets ten times the tasks, so that a skewed topic is read in parallel.
+By bytes: a partition with ten times the data gets ten times the tasks, so that a skewed topic is read in parallel, and
+partitions with little share a task, for a task costs more than reading them.
 Always holds: the splits of a partition cover its range, without gap or overlap, in order.
 Does not know: where bytes or offsets come from; how much a record weighs is told.
 """
@@ -11,6 +12,9 @@ from math import ceil
 
 from barnabas.spark.offsets import Range
 from barnabas.types import TopicPartition
+
+# A task that reads and writes needs two Python workers for about 20 ms; in that time a megabyte is read.
+SHARED_BYTES_MAX = 1 << 20
 
 
 def split_ranges(
@@ -48,3 +52,21 @@ def _cut(whole: Range, pieces: int) -> list[Range]:
     first, count = whole.first_offset, whole.end_offset - whole.first_offset
     bounds = [first + count * number // pieces for number in range(pieces + 1)] if pieces else []
     return [Range(whole.partition, *pair) for pair in pairwise(bounds)]
+
+
+def gather(
+    ranges: Sequence[Range], bytes_per_record: Mapping[TopicPartition, float], *, bytes_max: int, records_max: int
+) -> list[list[Range]]:
+    """Neighbours for one task, as long as they are small together."""
+    tasks: list[list[Range]] = []
+    left_bytes, left_records = 0.0, 0
+    for each in ranges:
+        records = each.end_offset - each.first_offset
+        size_bytes = records * bytes_per_record[each.partition]
+        if not tasks or size_bytes > left_bytes or records > left_records:
+            tasks.append([])
+            left_bytes, left_records = float(bytes_max), records_max
+        tasks[-1].append(each)
+        left_bytes -= size_bytes
+        left_records -= records
+    return tasks

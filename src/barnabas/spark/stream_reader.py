@@ -119,7 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # What a batch reads
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return self._view().splits(decode_place(start), decode_place(end))
+        return self._view().tasks(decode_place(start), decode_place(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_split(partition, self._options, self._columns, self._values)

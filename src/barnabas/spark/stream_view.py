@@ -11,7 +11,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.spark.batch_reader import bytes_per_record, cut
 from barnabas.spark.brokers import Brokers
 from barnabas.spark.connections import Connections
-from barnabas.spark.fetching import FetchSplit
+from barnabas.spark.fetching import FetchTask
 from barnabas.spark.offsets import (
     EARLIEST_MARK,
     Range,
@@ -128,7 +128,7 @@ class StreamView:
 
     # What a batch reads
 
-    def splits(self, start: Place, end: Place) -> list[FetchSplit]:
+    def tasks(self, start: Place, end: Place) -> list[FetchTask]:
         """`began` of the end goes before the start: it is durable."""
         ranges: list[Range] = []
         for each, end_offset in end.offsets.items():

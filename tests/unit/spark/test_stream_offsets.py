@@ -14,7 +14,7 @@ from barnabas.spark import read_checks
 from barnabas.spark.lag import lags_of
 from barnabas.spark.offsets import Range
 from barnabas.spark.options import READ_OPTIONS, Options
-from barnabas.spark.splits import split_ranges
+from barnabas.spark.splits import gather, split_ranges
 from barnabas.spark.stream_offsets import Place, decode_place, lag, limit_bytes, limit_records
 from barnabas.types import TopicPartition
 
@@ -91,6 +91,24 @@ def test_skew_is_cut() -> None:
     ranges = [Range(TopicPartition("t", 0), 0, 1_000_000), Range(TopicPartition("t", 1), 0, 1000)]
     splits = split_ranges(ranges, dict.fromkeys((each.partition for each in ranges), 100.0), split_bytes=10_000_000)
     assert [sum(1 for split in splits if split.partition.partition == number) for number in (0, 1)] == [10, 1]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 50), st.floats(0.1, 500)), max_size=12), st.integers(0, 5000), st.integers(1, 60)
+)
+def test_small_ranges_share_a_task(described: list[tuple[int, float]], bytes_max: int, records_max: int) -> None:
+    ranges = [Range(TopicPartition("t", number), 7, 7 + count) for number, (count, _) in enumerate(described)]
+    weights = {TopicPartition("t", number): weight for number, (_, weight) in enumerate(described)}
+    tasks = gather(ranges, weights, bytes_max=bytes_max, records_max=records_max)
+    assert [each for task in tasks for each in task] == ranges
+
+    def fits(task: list[Range], tolerance: float = 1e-9) -> bool:
+        counts = {each.partition: each.end_offset - each.first_offset for each in task}
+        size_bytes = sum(count * weights[each] for each, count in counts.items())
+        return size_bytes <= bytes_max * (1 + tolerance) and sum(counts.values()) <= records_max
+
+    assert all(len(task) == 1 or fits(task) for task in tasks)
+    assert not any(fits([*before, after[0]], -1e-9) for before, after in pairwise(tasks)), "there was room for more"
 
 
 def test_lag_is_what_lies_between() -> None:
