@@ -46,6 +46,7 @@ from barnabas.transactions.transaction import Transaction
 
 SEEDS_MAX = 40
 SECONDS = 5
+LIVENESS_SECONDS = 60  # enough for all who get on at all
 LATE_SECONDS = 0.3
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -56,7 +57,7 @@ def find(wanted: Wanted, nodes: int) -> Result:
     """The first run that fails, among those of the wanted kind."""
     seeds = (seed for seed in count() if wanted(Character.drawn(chance_of(seed), nodes)))
     for seed in islice(seeds, SEEDS_MAX):
-        result = run_seed(seed, Options(nodes=nodes, seconds=SECONDS))
+        result = run_seed(seed, Options(nodes=nodes, seconds=SECONDS, liveness_seconds=LIVENESS_SECONDS))
         if result.failure is not None:
             return result
     raise AssertionError(f"not found within {SEEDS_MAX} seeds")
@@ -182,6 +183,10 @@ def has_version(version: int) -> Wanted:
     return lambda character: any(copier.version == version for copier in character.copiers)
 
 
+def has_only_version(version: int) -> Wanted:
+    return lambda character: {copier.version for copier in character.copiers} == {version}
+
+
 def compacts(character: Character) -> bool:
     return character.keyed_producers > 0 and "log.roll.ms" in character.settings
 
@@ -204,6 +209,7 @@ def compacts_transactions(character: Character) -> bool:
         (list_aborted_transactions_while_the_process_lives, StableReadersAgree, is_transactional, 1, {"kill": 0.5}),
         (drop_a_marker, None, is_transactional, 3, {}),
         (write_without_asking_the_coordinator, None, has_version(2), 3, {}),
+        (write_without_asking_the_coordinator, NoAbortedReads, has_only_version(1), 3, {}),
         (drop_the_last_of_each_key, CompactedIsADict, compacts, 3, {}),
         (drop_markers_at_once, None, compacts_transactions, 1, {}),
     ],

@@ -39,9 +39,8 @@ from barnabas.simulation.transactional_producer import TransactionalProducer
 from barnabas.types import Uuid
 
 INSPECTION_INTERVAL_MS = 50.0
-LIVENESS_MS_MAX = 120_000.0  # from the end of the last fault until everybody has got on
 READER_TIMEOUT_MS = 60_000.0  # patience for large pieces over narrow networks
-READING_MS_MAX = 10 * LIVENESS_MS_MAX  # everything that was ever written goes through the narrowest network
+READING_PATIENCE = 10  # everything that was ever written goes through the narrowest network
 PROGRESS_WANTED = 3
 STABLE_TOPICS = ("orders", "payments")  # transactional clients copy the first into the second
 TABLE_PARTITIONS_MAX = 2
@@ -61,6 +60,7 @@ class Unexpected(Exception):
 class Options:
     nodes: int = 3
     seconds: float = 20.0  # of the safety phase
+    liveness_seconds: float = 120.0  # from the end of the last fault until everybody has got on
     sink: Callable[[str], None] | None = None  # given the trace, line by line
 
 
@@ -214,7 +214,7 @@ class Simulation:
         self._spawn(self._inspect())
         if self.options.nodes == 1:
             self._spawn(self.nemesis.run())
-        await self.clock.within(LIVENESS_MS_MAX * 10, self._create_topics())
+        await self.clock.within(READING_PATIENCE * self._liveness_ms_max, self._create_topics())
         if self.options.nodes > 1:
             self._spawn(self.nemesis.run())  # some are so bad that without a beginning there would never be any
         working = [self._spawn(participant.run()) for participant in self.participants]
@@ -256,10 +256,10 @@ class Simulation:
         self.board.habits.seek_rate = 0
         await self._until(self._is_stable, "not every transaction ends")
         readers = FinalReaders(client, self.board)
-        await self._until(self._spawn(readers.read_all()).done, "not everything can be read", READING_MS_MAX)
+        await self._until(self._spawn(readers.read_all()).done, "not everything can be read", READING_PATIENCE)
         if self.character.is_transactional:
             reading = self._spawn(self._read_transactional(readers))
-            await self._until(reading.done, "not everything committed can be read", READING_MS_MAX)
+            await self._until(reading.done, "not everything committed can be read", READING_PATIENCE)
         newest = max(broker.controller.image.offset for broker in self.cluster.brokers)
         await self._until(
             lambda: all(broker.controller.image.offset >= newest for broker in self.cluster.brokers),
@@ -300,7 +300,12 @@ class Simulation:
             self.cluster.start(node)
         await self._until(lambda: self.cluster.is_up, "not every node comes up again")
 
-    async def _until(self, condition: Callable[[], bool], complaint: str, wait_ms_max: float = LIVENESS_MS_MAX) -> None:
+    @property
+    def _liveness_ms_max(self) -> float:
+        return 1000 * self.options.liveness_seconds
+
+    async def _until(self, condition: Callable[[], bool], complaint: str, patience: int = 1) -> None:
+        wait_ms_max = patience * self._liveness_ms_max
         end_ms = self.clock.monotonic_ms() + wait_ms_max
         while not condition():
             if self.clock.monotonic_ms() > end_ms:

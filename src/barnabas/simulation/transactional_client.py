@@ -6,7 +6,8 @@
     end      commit or abort, asked until it is answered
 
 Each transaction has a name, which all its records carry. It may also vanish in the middle of anything and begin anew,
-take longer than its timeout, or have a twin with the same transactional id: then one fences the other.
+take longer than its timeout, have a batch arrive when its transaction is aborted already, or have a twin with the same
+transactional id: then one fences the other.
 
 Always holds: a transaction is said to be aborted only if nobody ever asked to commit it, or all who asked were refused.
 A client of version 1 takes a new epoch after whatever was in doubt: by that version a late request counts for the
@@ -20,6 +21,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
 from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.simulation.client import Client, Unavailable
 from barnabas.simulation.committed_offsets import OffsetsQuestion, fetch_committed
 from barnabas.simulation.history import (
@@ -39,18 +41,26 @@ from barnabas.simulation.history import (
 )
 from barnabas.simulation.participants import Board, Participant, Topic
 from barnabas.simulation.stable_consumer import StableConsumer
-from barnabas.simulation.transactional_producer import END_VERSIONS, GROUP, TRANSACTION, TransactionalProducer
+from barnabas.simulation.transactional_producer import (
+    END_VERSIONS,
+    GROUP,
+    PRODUCE_VERSIONS,
+    TRANSACTION,
+    TransactionalProducer,
+)
 from barnabas.types import Offset
 
 ABORT_RATE = 0.2  # how often a transaction is aborted though nothing is wrong
 GIVE_UP_RATE_MIN = 0.03  # after a failure: how often it is given up
 STALL_RATE = 0.05  # how often it takes longer than it may
 VANISH_RATE = 0.03  # how often it asks for the end and does not wait for the answer
+LATE_RATE = 0.5  # how often a batch of a transaction that is aborted arrives after it
 LOOK_AROUND_RATE = 0.3  # how often it reads what others have written, between its own writes
 TABLE_RATE = 0.4
 OWN_BATCHES_MAX = 2
 KEYS = 6  # of its own
 PAUSE_MS_MAX = 1000.0  # who was fenced lets the other work for a while
+LATE_MS_MAX = 300.0
 
 PASSING = (
     ErrorCode.NETWORK_EXCEPTION,
@@ -242,7 +252,11 @@ class TransactionalClient(Participant):
             self._ended(transaction, TransactionOutcome.ABORTED)
             raise
         if transaction.has_begun:
+            is_late = not committed and not self.board.is_calm and random.random() < LATE_RATE
+            late = self._late(transaction) if is_late else None
             await self._end(transaction, committed)
+            if late is not None:
+                await self._arrive_late(*late)
 
     def _batches(
         self, transaction: Transaction, read: list[tuple[PartitionId, Offset, bytes]]
@@ -370,6 +384,23 @@ class TransactionalClient(Participant):
             self._positions.update(transaction.offsets)
             for partition_id, offset in transaction.offsets.items():
                 history.tell(CommitAcknowledged(group=self.group, partition_id=partition_id, offset=offset))
+
+    def _late(self, transaction: Transaction) -> tuple[Topic, PartitionId, ProduceRequest]:
+        """A batch that the network keeps for a while. Nobody asks what became of it."""
+        topic = self._topic(self._output_name)
+        batch = self._batch(transaction, self.client.random.choice(topic.partition_ids()), [""])
+        self.board.history.tell(ProduceAsked(batch=batch))
+        self.board.history.tell(ProduceGivenUp(batch=batch))
+        return topic, batch.partition_id, self._producer.produce_request(topic, batch)
+
+    async def _arrive_late(self, topic: Topic, partition_id: PartitionId, request: ProduceRequest) -> None:
+        await self.client.clock.sleep(self.client.random.uniform(0, LATE_MS_MAX))
+        self._producer.is_in_doubt = True
+        try:
+            connection = await self.client.leader_connection(topic.name, topic.id, partition_id.partition)
+        except Unavailable:
+            return
+        connection.tell(request, PRODUCE_VERSIONS[self._producer.version])
 
     async def _ask_and_vanish(self, committed: bool) -> None:
         try:

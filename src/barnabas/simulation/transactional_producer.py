@@ -127,7 +127,7 @@ class TransactionalProducer:
         (answer,) = response.results_by_topic_v3_and_below
         return ErrorCode(answer.results_by_partition[0].partition_error_code)
 
-    async def produce(self, topic: Topic, batch: Batch) -> tuple[ErrorCode, Offset]:
+    def produce_request(self, topic: Topic, batch: Batch) -> ProduceRequest:
         now_ms = self._client.clock.now_ms()
         records = encode_batch(
             records_of(batch, now_ms),
@@ -137,12 +137,15 @@ class TransactionalProducer:
             transactional=True,
         )
         data = PartitionProduceData(index=batch.partition_id.partition, records=bytes(records))
-        request = ProduceRequest(
+        return ProduceRequest(
             transactional_id=self.transactional_id,
             acks=batch.acks,
             timeout_ms=int(self._client.timeout_ms),
             topic_data=[TopicProduceData(name=topic.name, partition_data=[data])],
         )
+
+    async def produce(self, topic: Topic, batch: Batch) -> tuple[ErrorCode, Offset]:
+        request = self.produce_request(topic, batch)
         try:
             connection = await self._client.leader_connection(topic.name, topic.id, batch.partition_id.partition)
         except Unavailable:
