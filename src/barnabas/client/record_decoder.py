@@ -91,7 +91,7 @@ class ConsumerBatch(NamedTuple):
             repeat(self.leader_epoch),
             strict=False,
         )
-        return list(map(_new_record, columns))
+        return list(map(tuple.__new__, repeat(ConsumerRecord), columns))  # a quarter of the cost of calling the class
 
     def from_index(self, index: int) -> "ConsumerBatch":
         """The same without the first records."""
