@@ -38,6 +38,8 @@ _REQUEST = Struct(">hhih")
 _SIZE = _CORRELATION = Struct(">i")
 _RESPONSE_BEGIN_0 = Struct(">ii")
 _RESPONSE_BEGIN_1 = Struct(">iix")
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
+_new_tuple = tuple.__new__  # a quarter of the cost of calling the class
 
 
 class RequestHeader(NamedTuple):
@@ -53,9 +55,7 @@ def request_header_version(api_key: int, api_version: int) -> int:
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
-    if api_key == ApiKey.API_VERSIONS:
-        return 0
-    return 1 if api_version >= flexible_from(api_key) else 0
+    return 1 if api_key != _API_VERSIONS and api_version >= flexible_from(api_key) else 0
 
 
 def decode_request_header(view: memoryview, position: int) -> RequestHeader:
@@ -69,7 +69,7 @@ def decode_request_header(view: memoryview, position: int) -> RequestHeader:
             position += size
             if position > len(view):
                 raise DecodeError(f"request header: client_id of {size} bytes; {len(view) - start} are left")
-            client_id = str(view[start:position], "utf-8")
+            client_id = view[start:position].tobytes().decode()
         if api_version >= flexible_from(api_key):
             if view[position]:
                 position = skip_tags(view, position, len(view))
@@ -79,7 +79,7 @@ def decode_request_header(view: memoryview, position: int) -> RequestHeader:
         raise DecodeError("request header: the input ends within it") from error
     except ValueError as error:
         raise DecodeError(f"request header: {error}") from error
-    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+    return _new_tuple(RequestHeader, (api_key, api_version, correlation_id, client_id, position))
 
 
 def encode_request_header(
@@ -110,8 +110,7 @@ def append_response(out: Output, response: Message, api_key: int, api_version: i
     """Appends the whole frame: size, header, message. The size counts what is spliced in as well."""
     start = len(out)
     spliced_bytes_before = out.spliced_bytes
-    out += (_RESPONSE_BEGIN_1 if response_header_version(api_key, api_version) else _RESPONSE_BEGIN_0).pack(
-        0, correlation_id
-    )
+    begin = _RESPONSE_BEGIN_1 if response_header_version(api_key, api_version) else _RESPONSE_BEGIN_0
+    out += begin.pack(0, correlation_id)
     response.encode(out, api_version)
     _SIZE.pack_into(out, start, len(out) - start - SIZE_BYTES + out.spliced_bytes - spliced_bytes_before)

@@ -7,6 +7,7 @@ Does not know: what is in a frame.
 """
 
 from collections.abc import Callable
+from struct import Struct
 
 from barnabas.protocol.message import DecodeError
 from barnabas.runtime.interfaces import Socket
@@ -15,6 +16,8 @@ RECEIVE_BYTES = 256 * 1024  # one shared buffer; more than a loopback socket usu
 FRAME_GROWTH_BYTES = 1024 * 1024 + 64 * 1024  # what a large frame gets before its bytes have arrived
 SPARE_FRAMES_MAX = 4  # buffers kept for the next large frame: enough for the brokers and producers active at once
 LENGTH_BYTES = 4
+
+_LENGTH = Struct(">i")
 
 
 class FrameBuffers:
@@ -128,7 +131,7 @@ class FrameReader:
             self._keep(view[position:])
 
     def _frame_size(self, view: memoryview, position: int) -> int:
-        length = int.from_bytes(view[position : position + LENGTH_BYTES], "big", signed=True)
+        length: int = _LENGTH.unpack_from(view, position)[0]
         if not 0 <= length <= self._frame_bytes_max:
             raise DecodeError(f"a frame of {length} bytes, where at most {self._frame_bytes_max} are allowed")
         return LENGTH_BYTES + length

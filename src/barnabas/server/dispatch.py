@@ -170,12 +170,10 @@ def forwarding(handle: Handler) -> Handler:
 class Reply:
     """One request's answer: either `response` is there, or `waiting` will give it."""
 
-    __slots__ = ("api_key", "api_version", "correlation_id", "response", "waiting")
+    __slots__ = ("_context", "response", "waiting")
 
     def __init__(self, context: RequestContext, result: Response | Awaitable[Response]) -> None:
-        self.api_key = context.api_key
-        self.api_version = context.api_version
-        self.correlation_id = context.correlation_id
+        self._context = context
         self.response: Any = None
         self.waiting: Any = None
         if isinstance(result, Message):
@@ -185,11 +183,12 @@ class Reply:
 
     @property
     def name(self) -> str:
-        return f"{ApiKey(self.api_key).name} version {self.api_version}"
+        return f"{ApiKey(self._context.api_key).name} version {self._context.api_version}"
 
     def encode(self, output: Output) -> None:
         if self.response is not None:  # an answer may turn out to be unwanted
-            append_response(output, self.response, self.api_key, self.api_version, self.correlation_id)
+            context = self._context
+            append_response(output, self.response, context.api_key, context.api_version, context.correlation_id)
 
 
 class Dispatcher:
@@ -211,13 +210,13 @@ class Dispatcher:
             return self._unsupported_api_versions(correlation_id, client_id, socket)
         request, _end = route.decode(frame, position, api_version)
         context = RequestContext(
-            api_key=api_key,
-            api_version=api_version,
-            correlation_id=correlation_id,
-            client_id=client_id,
-            listener=self._listener,
-            local_address=socket.local_address,
-            peer_address=socket.peer_address,
+            api_key,
+            api_version,
+            correlation_id,
+            client_id,
+            self._listener,
+            socket.local_address,
+            socket.peer_address,
         )
         result = route.handle(self._broker, context, request)
         return None if result is None else Reply(context, result)
