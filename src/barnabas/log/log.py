@@ -14,6 +14,7 @@ from barnabas.log.append import (
     AppendInfo,
     AppendOrigin,
     AppendRules,
+    appended,
     check_batch,
     check_client_batch,
     check_replicated,
@@ -27,7 +28,8 @@ from barnabas.log.file_range import FileRange
 from barnabas.log.flusher import Flusher
 from barnabas.log.leader_epochs import EpochEnd
 from barnabas.log.open_segments import OpenSegments
-from barnabas.log.producer_replay import marker_in, recall, replay
+from barnabas.log.producer_check import check_producer
+from barnabas.log.producer_replay import marker_in, replay
 from barnabas.log.producer_state import PRODUCER_ID_EXPIRATION_MS, CompletedTransaction
 from barnabas.log.reader import Reader
 from barnabas.log.recovery import LoadedLog, LoadRequest, keep_topic_id, load
@@ -40,6 +42,7 @@ from barnabas.log.time_lookup import TimeLookup, TimestampOffset
 from barnabas.log.transaction_index import AbortedTransaction
 from barnabas.protocol.record_batch import (
     CODEC_MASK,
+    CONTROL_BIT,
     INT32_MAX,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
@@ -156,7 +159,8 @@ class Log:
 
     @high_watermark.setter
     def high_watermark(self, offset: Offset) -> None:
-        offset = min(offset, self.log_end_offset)
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
         if offset > self._high_watermark:
             self._high_watermark = offset
             self.producers.advance(offset)
@@ -218,7 +222,7 @@ class Log:
         else:
             refused = check_batch(batches, header, rules)
         if refused is None and header[9] >= 0:
-            refused = self._check_producer(batches, header, origin)
+            refused = check_producer(self.producers, self._segments.all, batches, header, origin, self.log_start_offset)
         if refused is not None:
             return refused
         if batches.readonly or (rules.codec is not None and header[5] & CODEC_MASK != rules.codec):
@@ -238,7 +242,7 @@ class Log:
         base_offset = self.log_end_offset
         assign(batches, 0, base_offset, leader_epoch)
         self._write(batches, header, base_offset, leader_epoch, max_timestamp_ms, now_ms)
-        return AppendInfo(ErrorCode.NONE, base_offset, self.log_end_offset, append_time_ms, self.log_start_offset)
+        return appended(base_offset, self.log_end_offset, append_time_ms, self.log_start_offset)
 
     def refused(self, batches: memoryview) -> None:
         """A client's batch that was not appended, though nothing is wrong with it: its producer will send it again."""
@@ -328,8 +332,8 @@ class Log:
     def _count_producer(
         self, segment: Segment, batch: memoryview, header: BatchHeader, base_offset: Offset, max_timestamp_ms: int
     ) -> None:
-        marker = marker_in(batch) if header.is_control else None
-        completed = self.producers.append(header, base_offset, timestamp_ms=max_timestamp_ms, marker=marker)
+        marker = marker_in(batch) if header.attributes & CONTROL_BIT else None
+        completed = self.producers.append(header, base_offset, max_timestamp_ms, marker)
         if completed is not None and completed.aborted:
             self._index_aborted(segment, completed)
 
@@ -338,22 +342,6 @@ class Log:
         self._needs_recovery = True  # unless the entry gets written: the marker is in the log already
         segment.transaction_index.append(AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset))
         self._needs_recovery = False
-
-    def _check_producer(self, batch: memoryview, header: BatchHeader, origin: AppendOrigin) -> AppendInfo | None:
-        if header.is_control:
-            marker = marker_in(batch)
-            error = ErrorCode.NONE if marker is None else self.producers.check_marker(header, marker)
-            return AppendInfo.failed(error) if error != ErrorCode.NONE else None
-        error, repeated = self.producers.check(header, sequenced=origin is AppendOrigin.CLIENT)
-        if error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            state = self.producers.get(header.producer_id)
-            if state is not None and state.is_partial:
-                recall(state, self._segments.all)
-                error, repeated = self.producers.check(header)
-        if repeated is not None:
-            base_offset, end_offset, time_ms = repeated.base_offset, repeated.last_offset + 1, repeated.timestamp_ms
-            return AppendInfo(ErrorCode.NONE, base_offset, end_offset, time_ms, self.log_start_offset, duplicate=True)
-        return AppendInfo.failed(error) if error != ErrorCode.NONE else None
 
     def _segment_for(
         self, size_bytes: int, base_offset: Offset, last_offset: Offset, max_timestamp_ms: int, now_ms: int

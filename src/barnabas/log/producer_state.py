@@ -18,7 +18,7 @@ from typing import NamedTuple
 from barnabas.errors import ErrorCode
 from barnabas.protocol.checksum import crc32c
 from barnabas.protocol.control_records import TransactionMarker
-from barnabas.protocol.record_batch import INT32_MAX, BatchHeader
+from barnabas.protocol.record_batch import CONTROL_BIT, INT32_MAX, TRANSACTIONAL_BIT, BatchHeader
 from barnabas.types import NO_OFFSET, NO_SEQUENCE, NO_TIMESTAMP_MS, Offset, ProducerId
 
 BATCHES_KEPT = 5  # a producer has at most so many requests in flight, hence at most so many to repeat
@@ -224,7 +224,6 @@ class ProducerStates:
         self,
         header: BatchHeader,
         base_offset: Offset | None = None,
-        *,
         timestamp_ms: int | None = None,
         marker: TransactionMarker | None = None,
     ) -> CompletedTransaction | None:
@@ -237,7 +236,8 @@ class ProducerStates:
         assert producer_id >= 0, "only batches of a producer belong here"
         first_offset = header.base_offset if base_offset is None else base_offset
         time_ms = header.max_timestamp_ms if timestamp_ms is None else timestamp_ms
-        if header.is_control:
+        attributes = header.attributes
+        if attributes & CONTROL_BIT:
             return None if marker is None else self._end_transaction(header, marker, first_offset, time_ms)
         state = self._producers.get(producer_id)
         if state is None:
@@ -246,7 +246,7 @@ class ProducerStates:
             state.set_epoch(header.producer_epoch)
         delta = header.last_offset_delta
         state.add(header.last_sequence, first_offset + delta, delta, time_ms)
-        if header.is_transactional and state.transaction_first_offset < 0:
+        if attributes & TRANSACTIONAL_BIT and state.transaction_first_offset < 0:
             state.transaction_first_offset = first_offset
             self._ongoing[first_offset] = producer_id
         return None

@@ -115,6 +115,7 @@ class Partition:
         self._sync_waiters: deque[Waiter] = deque()  # who waits for this broker's disk alone
         self._deletion_waiters: list[Waiter] = []  # who waits for the other replicas to begin at an offset
         self._cluster = cluster
+        self._clock = runtime.clock
         self._runtime = runtime
         self.is_leader_throttled = False  # what this broker gives, while who takes it is not in sync
         self.is_follower_throttled = False  # what this broker takes, while it is not in sync
@@ -169,7 +170,7 @@ class Partition:
             stored_offset=log.high_watermark if is_unsynced else log.log_end_offset,
             high_watermark=log.high_watermark,
             lag_ms_max=self._cluster.lag_ms_max,
-            now_ms=self._runtime.clock.monotonic_ms(),
+            now_ms=self._clock.monotonic_ms(),
             min_in_sync=self._min_in_sync(),
             is_eligible=self._cluster.is_eligible,
         )
@@ -243,7 +244,7 @@ class Partition:
         leader = self._leader
         progress = None
         if leader is not None:
-            now_ms = self._runtime.clock.monotonic_ms()
+            now_ms = self._clock.monotonic_ms()
             progress = leader.fetched(replica, offset, now_ms, broker_epoch, log_start_offset)
         if progress is None:
             return ErrorCode.UNKNOWN_LEADER_EPOCH  # one of the two does not know the newest metadata
@@ -260,7 +261,7 @@ class Partition:
                 self._release_deletion_waiters()
             if leader.in_sync_wanted is not None:
                 self._cluster.ask_in_sync(self)  # again, where an answer got lost
-            self._take(leader.tick(self._runtime.clock.monotonic_ms()))
+            self._take(leader.tick(self._clock.monotonic_ms()))
 
     def in_sync_answered(
         self, *, leader_epoch: LeaderEpoch, partition_epoch: int, in_sync: tuple[BrokerId, ...]
@@ -309,33 +310,33 @@ class Partition:
             return AppendInfo.failed(ErrorCode.KAFKA_STORAGE_ERROR)
         log = self.log
         try:
-            info = log.append_as_leader(records, self.leader_epoch, self._runtime.clock.now_ms(), origin)
+            info = log.append_as_leader(records, self.leader_epoch, self._clock.now_ms(), origin)
         except OSError as error:
             logger.error("%s: cannot append, the producer is told KAFKA_STORAGE_ERROR: %s", self.name, error)
             log.refused(records)
             if error.errno not in FULL or len(self.in_sync) > 1:
                 self._storage_failed(error)
             return AppendInfo.failed(ErrorCode.KAFKA_STORAGE_ERROR)
-        if info.error == ErrorCode.NONE and not info.duplicate:
+        if not info.error and not info.duplicate:
             size_bytes = len(records)
             if leader is not None:
-                self._uncommitted.append((log.log_end_offset, size_bytes))
+                self._uncommitted.append((info.end_offset, size_bytes))
                 for watcher in self.watchers:
                     watcher.grown(size_bytes)
             if log.config.flush_messages != NEVER and log.flush_due():
                 self._commit_by_sync()
             elif self._sync_task is None:
                 if leader is None:
-                    self._advance(log.log_end_offset, size_bytes)
+                    self._advance(info.end_offset, size_bytes)
                 else:
-                    self._stored(log.log_end_offset, size_bytes)
+                    self._stored(info.end_offset, size_bytes)
             if self._flush_timer is None:
                 self._flush_when_due()
         return info
 
     def append_from_leader(self, records: memoryview) -> AppendInfo:
         """As a follower. OSError where the disk fails."""
-        info = self.log.append_as_follower(records, self._runtime.clock.now_ms())
+        info = self.log.append_as_follower(records, self._clock.now_ms())
         if self._flush_timer is None:
             self._flush_when_due()
         return info
@@ -395,14 +396,12 @@ class Partition:
 
     def committed(self, end_offset: Offset) -> Commit | None:
         """None where everything before `end_offset` is committed already, else a future of that moment."""
-        if end_offset <= self.log.high_watermark:
-            return None
-        return self._wait_in(self._waiters, end_offset)
+        return self.acknowledged(end_offset, ACKS_ALL)
 
     def acknowledged(self, end_offset: Offset, acks: int) -> Commit | None:
         """As `committed`; without acks=all, what counts is this broker alone."""
         if acks == ACKS_ALL or self._leader is None:
-            return self.committed(end_offset)
+            return None if end_offset <= self.log.high_watermark else self._wait_in(self._waiters, end_offset)
         return None if self._sync_task is None else self._wait_in(self._sync_waiters, end_offset)
 
     def _wait_in(self, waiters: deque[Waiter] | list[Waiter], end_offset: Offset) -> Commit:
@@ -414,7 +413,7 @@ class Partition:
         """This broker holds everything before `end_offset` as safely as the topic asks for."""
         leader = self._leader
         if leader is not None:
-            self._take(leader.appended(max(end_offset, leader.end_offset), self._runtime.clock.monotonic_ms()))
+            self._take(leader.appended(max(end_offset, leader.end_offset), self._clock.monotonic_ms()))
         elif self.is_leader:
             self._advance(end_offset, size_bytes)
 
@@ -475,7 +474,7 @@ class Partition:
         log = self.log
         if log.has_unsynced_segments or log.config.flush_ms != NEVER:
             delay_ms = 0 if log.has_unsynced_segments else log.config.flush_ms
-            self._flush_timer = self._runtime.clock.call_later(delay_ms, self._flush_in_background)
+            self._flush_timer = self._clock.call_later(delay_ms, self._flush_in_background)
 
     def _flush_in_background(self) -> None:
         self._flush_task = asyncio.ensure_future(self._flush())
