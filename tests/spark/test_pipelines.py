@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,12 @@ from client_libraries import confluent_kafka as ck
 from committed import committed, create_topic, values
 from confluent_io import deliver
 
-from barnabas.spark.pipelines import Pipeline, Polling
+from barnabas.spark.pipelines import Pipeline, Polling, Run, TopicSink
 from barnabas.spark.pipelines.load import from_spec, load, new
 from barnabas.spark.pipelines.runner import FlowFailed, run
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 MINUTE_MS = 60_000
 NOON_MS = 1_700_006_400_000 // MINUTE_MS * MINUTE_MS
@@ -273,6 +274,40 @@ def check_that_a_bad_record_without_a_dead_letter_topic_fails_the_flow(done: Eve
     with pytest.raises(FlowFailed, match="flow bad"):
         run(from_spec(spec, default_name="bad"), once=True, spark=done.spark)
     assert committed(done.address, done.topic("unheard")) == []
+
+
+@pytest.mark.timeout(SECONDS_MAX)
+def test_what_is_updated_and_what_is_polled(
+    served: str, spark: SparkSession, new_topic: Callable[..., str], unique: str, tmp_path: Path
+) -> None:
+    """Both reach their topics by single batches, each of which is there once."""
+    seen, totals, polled = new_topic(), new_topic(), new_topic()
+    pipeline = Pipeline(unique, servers=served, checkpoints=str(tmp_path))
+
+    @pipeline.flow(TopicSink(totals), output_mode="update")
+    def count(run: Run) -> DataFrame:
+        return (
+            run.stream(seen, maxOffsetsPerTrigger=3)
+            .groupBy("key")
+            .count()
+            .selectExpr("key", "CAST(count AS STRING) AS value")
+        )
+
+    moved = [2, 0]
+
+    def poll(run: Run) -> int:
+        rows = run.spark.range(2).selectExpr("CAST(id AS STRING) AS value")
+        run.write(rows, TopicSink(polled), "poll", batch_id=7)
+        return moved.pop(0)
+
+    pipeline.add(Polling(name="poll", poll=poll))
+    send(served, seen, *({"key": key, "value": "1"} for key in ("a", "b", "a", "a")))
+    assert run(pipeline, once=True, spark=spark) == {"count": 4, "poll": 2}
+    wait_until(lambda: len(committed(served, totals)) >= 3, "the totals")
+    found = [(each.key(), each.value()) for each in committed(served, totals)]
+    assert sorted(found[:2]) == [(b"a", b"2"), (b"b", b"1")]
+    assert found[2:] == [(b"a", b"3")], "only what changed"
+    assert sorted(values(served, polled)) == ["0", "1"], "the same batch, written twice"
 
 
 def test_flows_end_together_when_one_fails(served: str, spark: SparkSession) -> None:

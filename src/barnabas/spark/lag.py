@@ -17,6 +17,7 @@ from pyspark.sql.streaming.listener import (
     QueryStartedEvent,
     QueryTerminatedEvent,
     StreamingQueryListener,
+    StreamingQueryProgress,
 )
 
 from barnabas.spark.stream_offsets import decode_place
@@ -53,6 +54,11 @@ def lags_of(query: str, batch_id: int, sources: Iterable[tuple[Any, Any]]) -> li
     return found
 
 
+def lags_after(progress: StreamingQueryProgress) -> list[Lag]:
+    sources = [(each.endOffset, each.latestOffset) for each in progress.sources]
+    return lags_of(progress.name or str(progress.id), progress.batchId, sources)
+
+
 def _object(shown: Any) -> dict[str, Any] | None:
     """Spark shows offsets as the text of a JSON object; other sources may show anything."""
     if isinstance(shown, str):
@@ -72,9 +78,7 @@ class LagListener(StreamingQueryListener):
         """Nothing is known yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        progress = event.progress
-        sources = [(each.endOffset, each.latestOffset) for each in progress.sources]
-        for lag in lags_of(progress.name or str(progress.id), progress.batchId, sources):
+        for lag in lags_after(event.progress):
             self._report(lag)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.config.validation import ConfigError
 from barnabas.spark.pipelines.load import KINDS, from_spec, load, new
-from barnabas.spark.pipelines.runner import lag_of, reason_of
+from barnabas.spark.pipelines.runner import reason_of
 
 
 def flow(**words: object) -> dict[str, object]:
@@ -68,18 +68,6 @@ def test_files_that_are_no_pipeline(tmp_path: Path, name: str, text: str, words:
 
 def test_every_kind_says_what_it_is() -> None:
     assert all((make.__doc__ or "").strip() for make in KINDS.values())
-
-
-class Source:
-    def __init__(self, end: str | None, latest: str | None) -> None:
-        self.endOffset, self.latestOffset = end, latest
-
-
-def test_lag() -> None:
-    ours = Source('{"t": {"0": 5, "1": 7}, "#began": {"t": {"0": 1}}}', '{"t": {"0": 9, "1": 7, "2": 3}}')
-    assert lag_of([ours]) == 4
-    assert lag_of([ours, ours]) == 8
-    assert lag_of([Source("17", "19"), Source(None, None), Source("no JSON", "")]) is None
 
 
 def test_the_reason_is_what_python_said() -> None:

@@ -114,7 +114,8 @@ def test_small_ranges_share_a_task(described: list[tuple[int, float]], bytes_max
 def test_lag_is_what_lies_between() -> None:
     end = Place(offsets={TopicPartition("t", 0): 5, TopicPartition("t", 1): 7}, topic_ids={"t": bytes(16)}).encode()
     latest = {"t": {"0": 15, "1": 7, "2": 3}}
-    (found,) = lags_of("q", 3, [(json.dumps(end), json.dumps(latest)), ("17", "18"), (None, None), ({}, {})])
+    others = [("17", "18"), (None, None), ({}, {}), ("no JSON", "")]
+    (found,) = lags_of("q", 3, [(json.dumps(end), json.dumps(latest)), *others])
     assert (found.query, found.batch_id, found.total, found.most) == ("q", 3, 10, 10)
     assert found.by_partition == {("t", 0): 10, ("t", 1): 0, ("t", 2): 0}
 

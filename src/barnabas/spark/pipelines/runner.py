@@ -7,7 +7,6 @@ Does not know: what flows do, or how progress is shown.
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import threading
@@ -17,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from barnabas.spark.lag import lags_after
 from barnabas.spark.pipelines.model import APPEND, ERROR, EachBatch, FileSink, Flow, Pipeline, Polling, Run, TopicSink
 from barnabas.spark.session import session
 
@@ -159,12 +159,13 @@ class RunningQuery:
                 self._rows += each.numInputRows
             self._last = each
         last = self._last
+        lags = [] if last is None else lags_after(last)
         return FlowProgress(
             flow=self.name,
             batch_id=-1 if last is None else last.batchId,
             rows=self._rows,
             rows_per_second=0.0 if last is None else last.processedRowsPerSecond or 0.0,
-            lag=None if last is None else lag_of(last.sources),
+            lag=sum(each.total for each in lags) if lags else None,
             batch_ms=0 if last is None else int(last.batchDuration),
         )
 
@@ -189,6 +190,7 @@ class RunningPoll:
 
     def _run(self) -> None:
         try:
+            _make_active(self._context.spark)
             while not self._stop.is_set():
                 began = time.monotonic()
                 moved = self._poll()
@@ -236,6 +238,12 @@ class RunningPoll:
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
+
+
+def _make_active(spark: SparkSession) -> None:
+    """Spark looks for data sources in the session that is active in the thread, and in a new one none is."""
+    jvm: Any = spark._jvm
+    spark._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
 
 
 def _start(context: Run, flow: Flow | Polling, stop: threading.Event) -> Iterator[RunningQuery | RunningPoll]:
@@ -288,27 +296,6 @@ def _query(context: Run, flow: Flow, name: str, rows: DataFrame, sink: object) -
         case _:
             raise FlowFailed(f"flow {name}: {type(sink).__name__} is no sink")
     return RunningQuery(name, writer.start)
-
-
-def lag_of(sources: list[Any]) -> int | None:
-    """Over all sources that tell; offsets are as the data source keeps them."""
-    found: int | None = None
-    for source in sources:
-        try:
-            end, latest = json.loads(source.endOffset or "null"), json.loads(source.latestOffset or "null")
-        except ValueError:
-            continue  # another kind of source
-        if isinstance(end, dict) and isinstance(latest, dict):
-            found = (found or 0) + _behind(end, latest)
-    return found
-
-
-def _behind(end: dict[str, Any], latest: dict[str, Any]) -> int:
-    total = 0
-    for topic, partitions in latest.items():
-        if isinstance(partitions, dict) and isinstance(end.get(topic), dict):
-            total += sum(max(0, offset - end[topic].get(index, offset)) for index, offset in partitions.items())
-    return total
 
 
 def reason_of(error: BaseException) -> str:
