@@ -29,6 +29,9 @@ class FakePartitions(dict[tuple[str, int], Partition]):
     def get(self, topic: str, partition: int) -> Partition | None:  # type: ignore[override]
         return super().get((topic, partition))
 
+    def topic(self, name: str) -> dict[int, Partition]:
+        return {partition: found for (topic, partition), found in self.items() if topic == name}
+
     def __iter__(self) -> Any:
         return iter(self.values())
 

@@ -8,12 +8,13 @@ Kafka does, so that the client notices and refreshes its metadata.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode
-from barnabas.log.append import AppendInfo
+from barnabas.log.append import AppendInfo, RecordError
 from barnabas.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -142,7 +143,11 @@ def answer_for(index: int, info: AppendInfo) -> PartitionProduceResponse:
     answer.base_offset = info.base_offset
     answer.log_append_time_ms = info.log_append_time_ms
     answer.log_start_offset = info.log_start_offset
-    answer.record_errors = []
+    answer.record_errors = named(info.record_errors) if info.record_errors else []
     answer.error_message = info.error_message
     answer.current_leader = None
     return answer
+
+
+def named(errors: Iterable[RecordError]) -> list[BatchIndexAndErrorMessage]:
+    return [BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text) for index, text in errors]
