@@ -53,7 +53,7 @@ def check(broker: Broker, request: ProduceRequest, api_version: int) -> Refused 
     adds = api_version >= ADDS_SINCE_VERSION
     if not (adds or broker.config.transaction_partition_verification_enable):
         return {}
-    beginning = {partition.name: _begin(partition, header, adds=adds) for partition, header in _not_begun(found)}
+    beginning = _beginning(found, adds=adds)
     if not beginning:
         return {}
     producer = next(iter(beginning.values())).producer
@@ -100,16 +100,15 @@ def _producer_of(header: BatchHeader) -> Producer:
     return Producer(header.producer_id, header.producer_epoch)
 
 
-def _not_begun(found: list[tuple[Partition, BatchHeader]]) -> Iterator[tuple[Partition, BatchHeader]]:
+def _beginning(found: list[tuple[Partition, BatchHeader]], *, adds: bool) -> dict[TopicPartition, _Beginning]:
+    beginning: dict[TopicPartition, _Beginning] = {}
     for partition, header in found:
-        state = partition.log.producers.get(header.producer_id)
-        if partition.is_leader and not has_begun(state, _producer_of(header)):
-            yield partition, header
-
-
-def _begin(partition: Partition, header: BatchHeader, *, adds: bool) -> _Beginning:
-    producer = _producer_of(header)
-    return _Beginning(partition, header, producer, partition.verifications.begin(producer, adds=adds))
+        producer = _producer_of(header)
+        begun = has_begun(partition.log.producers.get(producer.id), producer)
+        if partition.is_leader and not begun and partition.name not in beginning:
+            guard = partition.verifications.begin(producer, adds=adds)
+            beginning[partition.name] = _Beginning(partition, header, producer, guard)
+    return beginning
 
 
 def _refused(beginning: Mapping[TopicPartition, _Beginning], errors: Errors, api_version: int) -> Refused:
