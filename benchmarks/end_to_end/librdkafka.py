@@ -1,6 +1,7 @@
 """One producer or one consumer on librdkafka (confluent-kafka), as a process of its own. Prints one line of JSON.
 
     librdkafka.py produce HOST:PORT TOPIC RECORDS VALUE_BYTES
+    librdkafka.py single  HOST:PORT TOPIC RECORDS VALUE_BYTES      produce, one record a request
     librdkafka.py consume HOST:PORT TOPIC RECORDS VALUE_BYTES
 
 Holds: the same client with the same settings whichever broker it meets. Messages go in by the thousand and come out
@@ -12,6 +13,8 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
@@ -23,7 +26,14 @@ def partitions_of(client: Producer | Consumer, topic: str) -> list[int]:
     return sorted(client.list_topics(topic, WAIT_SECONDS_MAX).topics[topic].partitions)
 
 
-def produce(address: str, topic: str, records: int, value_bytes: int) -> float:
+def single(address: str, topic: str, records: int, value_bytes: int) -> float:
+    """As `produce`; a request of librdkafka holds one batch, and here that one record."""
+    return produce(address, topic, records, value_bytes, {"linger.ms": 0, "batch.num.messages": 1})
+
+
+def produce(
+    address: str, topic: str, records: int, value_bytes: int, settings: Mapping[str, int] = MappingProxyType({})
+) -> float:
     """Seconds from the first message to the last acknowledgement."""
     failures: list[object] = []
     producer = Producer(
@@ -36,6 +46,7 @@ def produce(address: str, topic: str, records: int, value_bytes: int) -> float:
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": 1 << 20,
             "error_cb": failures.append,
+            **settings,
         }
     )
     partitions = partitions_of(producer, topic)
@@ -86,7 +97,7 @@ def consume(address: str, topic: str, records: int, value_bytes: int) -> float:
 
 def main() -> None:
     action, address, topic, records, value_bytes = sys.argv[1:]
-    measure = {"produce": produce, "consume": consume}[action]
+    measure = {"produce": produce, "single": single, "consume": consume}[action]
     print(json.dumps({"seconds": measure(address, topic, int(records), int(value_bytes))}))
 
 

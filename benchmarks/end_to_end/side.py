@@ -160,6 +160,9 @@ class Load:
             os.sync()  # else who produced faster is read while more of it is still being written to the disk
             seconds = median(self.librdkafka("consume", topic, records, value_bytes) for _ in range(READS))
             self.figures[f"consume_{value_bytes}"] = records / seconds * scale
+        if records := self._sizes.single_records:
+            self.create_topic("librdkafka-single", PARTITIONS)
+            self.figures["single"] = records / self.librdkafka("single", "librdkafka-single", records, 100)
 
     def librdkafka(self, action: str, topic: str, records: int, value_bytes: int) -> float:
         """Seconds."""
@@ -177,9 +180,9 @@ class Load:
         self._say("ProducerPerformance 1 KiB")
         self.figures["performance_1024"] = self.performance(self._sizes.performance_1024, 1024, batched)[1]
         if self._sizes.single_records:
-            self._say("ProducerPerformance, one record a request")
+            self._say("ProducerPerformance, one record a batch")
             one = ["linger.ms=0", "batch.size=1"]
-            self.figures["single"] = self.performance(self._sizes.single_records, 100, one)[0]
+            self.figures["performance_single"] = self.performance(self._sizes.single_records, 100, one)[0]
         self._say("EndToEndLatency")
         self.measure_latency()
 
