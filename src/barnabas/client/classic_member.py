@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from barnabas.client.assignors.exchange import assigned_partitions, assignment_bytes, subscription_bytes
-from barnabas.client.assignors.specification import Assignor
+from barnabas.client.assignors.specification import NO_RACKS, Assignor, ReplicaRacks
 from barnabas.client.errors import KafkaError, error_of
 from barnabas.client.group_member import NEVER_MS, Change, ChangeKind, GroupMember, MemberSettings
 from barnabas.errors import ErrorCode
@@ -63,6 +63,7 @@ class ClassicMember(GroupMember):
         self._group_counts: dict[str, int] | None = (
             None  # what the assignment was made of; None: this one does not lead
         )
+        self._group_racks: ReplicaRacks = NO_RACKS  # likewise
         self._assignments: dict[str, bytes] = {}
 
     def subscribe(self, topics: Iterable[str], server_pattern: str | None = None) -> None:
@@ -319,17 +320,20 @@ class ClassicMember(GroupMember):
                 return ()
         return tuple(sorted(topics))
 
-    def partitions_known(self, partition_counts: Mapping[str, int]) -> None:
+    def partitions_known(self, partition_counts: Mapping[str, int], racks: ReplicaRacks = NO_RACKS) -> None:
         if self._group_counts is None:
             return
         counts = {topic: partition_counts[topic] for topic in self._group_topics() if topic in partition_counts}
+        racks = {each: found for each, found in racks.items() if each.topic in counts}
         if self.state is State.ASSIGNING:
             assert self._assignor is not None
-            self._group_counts = counts
-            self._assignments = assignment_bytes(self._assignor, self._group, counts)
+            self._group_counts, self._group_racks = counts, racks
+            self._assignments = assignment_bytes(self._assignor, self._group, counts, racks)
             self.state = State.SYNCING
         elif self.state is State.STABLE and counts != self._group_counts:
             self._must_join = True  # there are partitions that nobody has, or some that are no more
+        elif self.state is State.STABLE and racks != self._group_racks and self.settings.rack is not None:
+            self._must_join = True  # replicas have moved, and others may now be nearer to them
 
     def names_known(self, names: Mapping[Uuid, str]) -> None:
         """Names are all that this protocol knows."""

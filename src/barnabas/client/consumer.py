@@ -582,7 +582,8 @@ class Consumer:
         if self._membership is not None:
             member = self._membership.member
             member.subscribe(self._subscription.topics, self._subscription.server_pattern)
-            member.partitions_known({name: topic.partition_count for name, topic in metadata.topics.items()})
+            counts = {name: topic.partition_count for name, topic in metadata.topics.items()}
+            member.partitions_known(counts, metadata.replica_racks())
             member.names_known(metadata.names)
             self._membership.wake()
         self._subscription.leaders_changed(self._requests.leader_epoch)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any
 
+from barnabas.client.assignors.specification import NO_RACKS, ReplicaRacks
 from barnabas.client.errors import error_of
 from barnabas.client.group_member import NEVER_MS, Change, ChangeKind, GroupMember, MemberSettings
 from barnabas.errors import ErrorCode
@@ -225,7 +226,7 @@ class ConsumerMember(GroupMember):
             self._must_tell = True  # that this much is done
             self._reconcile()
 
-    def partitions_known(self, partition_counts: Mapping[str, int]) -> None:
+    def partitions_known(self, partition_counts: Mapping[str, int], racks: ReplicaRacks = NO_RACKS) -> None:
         """The coordinator counts partitions here."""
 
     @property

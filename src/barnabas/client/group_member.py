@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from barnabas.client.assignors.specification import Assignor
+from barnabas.client.assignors.specification import NO_RACKS, Assignor, ReplicaRacks
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.message import Message
 from barnabas.types import TopicPartition, Uuid
@@ -156,7 +156,7 @@ class GroupMember(ABC):
         return None
 
     @abstractmethod
-    def partitions_known(self, partition_counts: Mapping[str, int]) -> None:
+    def partitions_known(self, partition_counts: Mapping[str, int], racks: ReplicaRacks = NO_RACKS) -> None:
         """Told whenever metadata came in."""
 
     @property

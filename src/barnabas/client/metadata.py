@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
-from barnabas.types import NO_LEADER, NO_LEADER_EPOCH, ZERO_UUID, BrokerId, LeaderEpoch, Uuid
+from barnabas.types import NO_LEADER, NO_LEADER_EPOCH, ZERO_UUID, BrokerId, LeaderEpoch, TopicPartition, Uuid
 
 
 class Node(NamedTuple):
@@ -67,6 +67,17 @@ class ClusterMetadata:
         if found is None or found.leader not in self.brokers:
             return None
         return Leader(found.leader, found.leader_epoch)
+
+    def replica_racks(self) -> dict[TopicPartition, frozenset[str]]:
+        """Where the replicas of each partition are; empty where no broker says so."""
+        racks = {node_id: node.rack for node_id, node in self.brokers.items() if node.rack is not None}
+        if not racks:
+            return {}
+        return {
+            TopicPartition(each.topic, each.partition): frozenset(racks[id] for id in each.replicas if id in racks)
+            for topic in self.topics.values()
+            for each in topic.partitions.values()
+        }
 
     def apply(self, response: MetadataResponse, *, everything: bool = False) -> list[BrokerId]:
         """Takes an answer in; `everything` says that topics it does not name are gone. Brokers that have moved."""

@@ -437,7 +437,11 @@ class ConsumerConfig(ClientConfig):
         "exclude.internal.topics", True, help="Whether a pattern leaves out the topics that belong to Kafka itself."
     )
     check_crcs: bool = boolean("check.crcs", True, help="Whether the checksums of batches are checked.")
-    client_rack: str = string("client.rack", "", help="Where this client is, so that it reads from a replica nearby.")
+    client_rack: str = string(
+        "client.rack",
+        "",
+        help="Where this client is, so that it reads from a replica nearby, and the range assignor knows what is nearby.",
+    )
 
     # How much and how long
     fetch_min_bytes: int = integer("fetch.min.bytes", 1, at_least(0), help="What a broker waits for before it answers.")

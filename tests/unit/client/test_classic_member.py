@@ -25,12 +25,13 @@ from barnabas.types import TopicPartition
 P0, P1, P2 = (TopicPartition("letters", number) for number in range(3))
 
 
-def member(*, cooperative: bool = False, instance_id: str | None = None) -> ClassicMember:
+def member(*, cooperative: bool = False, instance_id: str | None = None, rack: str | None = None) -> ClassicMember:
     assignor = COOPERATIVE_STICKY if cooperative else RANGE
     made = ClassicMember(
         MemberSettings(
             group_id="castle",
             instance_id=instance_id,
+            rack=rack,
             max_poll_interval_ms=60_000,
             session_timeout_ms=9000,
             heartbeat_interval_ms=3000,
@@ -114,6 +115,35 @@ def test_the_leader_waits_for_metadata_and_assigns() -> None:
     assert (request.generation_id, request.protocol_name) == (1, "range")
     (assignment,) = request.assignments
     assert assigned_partitions(assignment.assignment) == [P0, P1]
+
+
+def test_the_leader_gives_who_is_in_a_rack_what_is_there() -> None:
+    made = member(rack="a")
+    members = []
+    for member_id, joining in {"m": made, "n": member(rack="b")}.items():
+        request = sent(joining, 0, JoinGroupRequest)
+        members.append(JoinGroupResponseMember(member_id=member_id, metadata=request.protocols[0].metadata))
+    made.answered(
+        JoinGroupResponse(generation_id=1, protocol_name="range", leader="m", member_id="m", members=members), 0
+    )
+    made.partitions_known({"letters": 2}, {P0: frozenset("b"), P1: frozenset("a")})
+    found = {
+        each.member_id: assigned_partitions(each.assignment) for each in sent(made, 0, SyncGroupRequest).assignments
+    }
+    assert found == {"m": [P1], "n": [P0]}
+
+
+@pytest.mark.parametrize("rack", ["a", None])
+def test_the_leader_joins_again_when_replicas_move_to_other_racks(rack: str | None) -> None:
+    made = member(rack=rack)
+    joined(made, 1, 0, leads=True)
+    made.partitions_known({"letters": 1}, {P0: frozenset("a")})
+    given(made, 0, P0)
+    made.change_done(0)
+    made.partitions_known({"letters": 1}, {P0: frozenset("a"), TopicPartition("others", 0): frozenset("b")})
+    assert made.is_settled
+    made.partitions_known({"letters": 1}, {P0: frozenset("b")})
+    assert made.is_settled == (rack is None), "where it has no rack itself, racks are nothing to it"
 
 
 def test_the_leader_joins_again_when_partitions_come() -> None:

@@ -8,6 +8,7 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from barnabas.types import TopicPartition
 
 OLD, NEW = b"o" * 16, b"n" * 16
 
@@ -24,6 +25,16 @@ def answer(
         topics=[MetadataResponseTopic(name=name, topic_id=topic_id, error_code=error, partitions=partitions)],
         controller_id=1,
     )
+
+
+def test_racks_of_replicas() -> None:
+    metadata = ClusterMetadata()
+    told = answer((1, 5))
+    metadata.apply(told)
+    assert metadata.replica_racks() == {}, "no broker says where it is"
+    told.brokers[1].rack = "a"
+    metadata.apply(told)
+    assert metadata.replica_racks() == {TopicPartition("t", 0): frozenset({"a"})}
 
 
 def test_an_older_epoch_does_not_bring_back_its_leader() -> None:

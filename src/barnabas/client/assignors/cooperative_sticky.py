@@ -9,13 +9,21 @@ from collections.abc import Sequence
 from struct import Struct
 
 from barnabas.client.assignors import sticky
-from barnabas.client.assignors.specification import NO_GENERATION, Assignments, Assignor, Members, PartitionCounts
+from barnabas.client.assignors.specification import (
+    NO_GENERATION,
+    NO_RACKS,
+    Assignments,
+    Assignor,
+    Members,
+    PartitionCounts,
+    ReplicaRacks,
+)
 from barnabas.types import TopicPartition
 
 _INT32 = Struct(">i")
 
 
-def assign(partition_counts: PartitionCounts, members: Members) -> Assignments:
+def assign(partition_counts: PartitionCounts, members: Members, _racks: ReplicaRacks = NO_RACKS) -> Assignments:
     wanted = sticky.assign(partition_counts, members)
     claimed: dict[TopicPartition, dict[str, None]] = {}
     for member_id, member in members.items():

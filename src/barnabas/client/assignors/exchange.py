@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from barnabas.client.assignors.cooperative_sticky import COOPERATIVE_STICKY
 from barnabas.client.assignors.range import RANGE
 from barnabas.client.assignors.round_robin import ROUND_ROBIN
-from barnabas.client.assignors.specification import Assignor, Member, PartitionCounts
+from barnabas.client.assignors.specification import NO_RACKS, Assignor, Member, PartitionCounts, ReplicaRacks
 from barnabas.client.assignors.sticky import STICKY
 from barnabas.protocol.consumer_protocol import decode_assignment, decode_subscription, encode_with_version, version_of
 from barnabas.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
@@ -58,15 +58,20 @@ def member_of(assignor: Assignor, told: JoinGroupResponseMember) -> Member:
         previous, previous_generation = assignor.previously(subscription.user_data)
         owned = owned or previous or ()
         generation = max(generation, previous_generation)
-    return Member(tuple(subscription.topics), tuple(owned), generation, told.group_instance_id)
+    rack = subscription.rack_id or None
+    return Member(tuple(subscription.topics), tuple(owned), generation, told.group_instance_id, rack)
 
 
 def assignment_bytes(
-    assignor: Assignor, told: Iterable[JoinGroupResponseMember], partition_counts: PartitionCounts
+    assignor: Assignor,
+    told: Iterable[JoinGroupResponseMember],
+    partition_counts: PartitionCounts,
+    racks: ReplicaRacks = NO_RACKS,
 ) -> dict[str, bytes]:
     """What each member gets, in a version that it knows: that of its own subscription."""
     told = list(told)
-    assignments = assignor.assign(partition_counts, {each.member_id: member_of(assignor, each) for each in told})
+    members = {each.member_id: member_of(assignor, each) for each in told}
+    assignments = assignor.assign(partition_counts, members, racks)
     encoded = {}
     for each in told:
         topics = by_topic(assignments[each.member_id])

@@ -2,14 +2,16 @@
 
 Always holds: where all members want the same topics, shares differ by one at most. A member that does not want a topic
 is passed over for its partitions, and is next in turn for the others.
-Does not know: who had what.
+Does not know: who had what, racks.
 """
 
 from barnabas.client.assignors.specification import (
+    NO_RACKS,
     Assignments,
     Assignor,
     Members,
     PartitionCounts,
+    ReplicaRacks,
     in_order,
     no_user_data,
     nothing_previously,
@@ -18,7 +20,7 @@ from barnabas.client.assignors.specification import (
 )
 
 
-def assign(partition_counts: PartitionCounts, members: Members) -> Assignments:
+def assign(partition_counts: PartitionCounts, members: Members, _racks: ReplicaRacks = NO_RACKS) -> Assignments:
     assignments: Assignments = {member_id: [] for member_id in members}
     order = in_order(members)
     wanted = {member_id: frozenset(members[member_id].topics) for member_id in order}

@@ -20,18 +20,21 @@ class Member(NamedTuple):
     owned: tuple[TopicPartition, ...] = ()  # what it has, or had, as of `generation`
     generation: int = NO_GENERATION
     instance_id: str | None = None
+    rack: str | None = None
 
 
 PartitionCounts = Mapping[str, int]  # of every topic that exists
 Members = Mapping[str, Member]  # by member id
 Assignments = dict[str, list[TopicPartition]]  # by member id, with an entry for everybody
+ReplicaRacks = Mapping[TopicPartition, frozenset[str]]  # where replicas are; empty where brokers do not say
+NO_RACKS: ReplicaRacks = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignor:
     name: str
     is_cooperative: bool  # members keep what they have while the group rebalances
-    assign: Callable[[PartitionCounts, Members], Assignments]
+    assign: Callable[[PartitionCounts, Members, ReplicaRacks], Assignments]
     # What a member tells the assignor of others beyond its subscription, and what was told so: owned, generation.
     user_data: Callable[[Sequence[TopicPartition], int], bytes | None]
     previously: Callable[[bytes], tuple[Sequence[TopicPartition] | None, int]]

@@ -15,10 +15,12 @@ from struct import Struct, error
 
 from barnabas.client.assignors.specification import (
     NO_GENERATION,
+    NO_RACKS,
     Assignments,
     Assignor,
     Members,
     PartitionCounts,
+    ReplicaRacks,
     partitions_of,
     subscribers,
 )
@@ -28,7 +30,7 @@ _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 
 
-def assign(partition_counts: PartitionCounts, members: Members) -> Assignments:
+def assign(partition_counts: PartitionCounts, members: Members, _racks: ReplicaRacks = NO_RACKS) -> Assignments:
     wanting = subscribers(partition_counts, members)
     kept_by = kept(partition_counts, members, wanting)
     owners = dict(kept_by)
