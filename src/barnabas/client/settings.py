@@ -440,7 +440,7 @@ class ConsumerConfig(ClientConfig):
     client_rack: str = string(
         "client.rack",
         "",
-        help="Where this client is, so that it reads from a replica nearby, and the range assignor knows what is nearby.",
+        help="Where this client is: it reads from a replica nearby, and the range assignor prefers what has one there.",
     )
 
     # How much and how long
