@@ -25,6 +25,7 @@ from barnabas.cli.main import main
 _numbers = itertools.count(1)
 served = brokers.served
 apache_listeners = brokers.apache_listeners
+behind_tls = brokers.behind_tls
 served_by_apache = brokers.served_by_apache
 served_by_either = brokers.served_by_either
 

@@ -27,6 +27,7 @@ from confluent_io import DELIVERY_SECONDS_MAX, create_topic, open_consumer
 _topic_numbers = itertools.count(1)
 served = brokers.served
 apache_listeners = brokers.apache_listeners
+behind_tls = brokers.behind_tls
 served_by_apache = brokers.served_by_apache
 served_by_either = brokers.served_by_either
 

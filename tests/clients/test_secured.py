@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
-from broker_process import BrokerProcess
 from secured_kafka import CERTIFICATES, MECHANISMS, client_settings
-from tls_proxy import TlsProxy
 
 from barnabas.client import Admin, Consumer, Producer
 from barnabas.client.admin.topics import NewTopic
@@ -58,13 +55,6 @@ def run(work: Any) -> None:
     """On the event loop that programs use."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(asyncio.wait_for(work, WAIT_SECONDS_MAX))
-
-
-@pytest.fixture(scope="module")
-def behind_tls() -> Iterator[str]:
-    with TlsProxy() as proxy, BrokerProcess(config={"advertised.listeners": f"PLAINTEXT://{proxy.address}"}) as broker:
-        proxy.start(broker.port)
-        yield proxy.address
 
 
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, new_event_loop], ids=["asyncio", "ours"])

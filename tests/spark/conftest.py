@@ -19,6 +19,7 @@ from committed import create_topic
 
 _numbers = itertools.count(1)
 served = brokers.served
+behind_tls = brokers.behind_tls
 
 
 @pytest.fixture

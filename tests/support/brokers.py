@@ -18,6 +18,7 @@ import apache_kafka
 import pytest
 from broker_process import BrokerProcess
 from secured_kafka import secured_kafka
+from tls_proxy import TlsProxy
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +56,22 @@ def served_by_either(request: pytest.FixtureRequest) -> str:
     """Barnabas, and then Apache Kafka: for tests of what has to work with both."""
     found: str = request.getfixturevalue("served" if request.param == "barnabas" else "served_by_apache")
     return found
+
+
+@pytest.fixture(scope="session")
+def behind_tls() -> Iterator[str]:
+    """Where a broker of Barnabas answers behind TLS, as the settings of `secured_kafka.client_settings("SSL")` want."""
+    inside, outside = apache_kafka.free_port(), apache_kafka.free_port()
+    with TlsProxy() as proxy:
+        settings = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{inside},TLS://127.0.0.1:{outside}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{inside},TLS://{proxy.address}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,TLS:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",  # brokers speak to each other, and to themselves, without TLS
+        }
+        with BrokerProcess(port=inside, config=settings):
+            proxy.start(outside)
+            yield proxy.address
 
 
 @contextmanager
