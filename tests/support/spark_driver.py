@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.cluster import Cluster
+from barnabas.client.transaction import OpenTransaction
 from barnabas.spark import transactional_requests
 from barnabas.spark.exactly_once import ExactlyOnce
 from barnabas.spark.progress import Batch, Decision
 from barnabas.spark.source import BarnabasSource
-from barnabas.spark.transactional_requests import Transaction
 from barnabas.spark.writer import StreamWriter
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class FaultyProtocol(ExactlyOnce):
     point: str
     folder: str
 
-    async def commit(self, decider: Transaction, batch: Batch, transactions: Sequence[Transaction]) -> None:
+    async def commit(self, decider: OpenTransaction, batch: Batch, transactions: Sequence[OpenTransaction]) -> None:
         faulty = batch.batch_id == FAULTY_BATCH
         if faulty and self.point == "before the decision":
             die_once(self.folder)

@@ -24,14 +24,14 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from barnabas.protocol.special_numbers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from barnabas.spark import selection
-from barnabas.spark.offsets import EARLIEST_MARK, LATEST_MARK, Bounds, ByTime
+from barnabas.spark.offsets import Bounds, ByTime
 from barnabas.spark.options import Options
 from barnabas.spark.read_settings import ReadConfig
 from barnabas.types import BrokerId, Offset, TopicPartition, Uuid
 
 TOPIC_PATIENCE_MS = 3000  # a topic that was just made may not be known to the broker that is asked
-READ_COMMITTED_LEVEL = 1
 
 T = TypeVar("T")
 
@@ -88,12 +88,12 @@ class Brokers:
 
     async def bounds(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
         earliest, latest = await asyncio.gather(
-            self.list_offsets(dict.fromkeys(partitions, EARLIEST_MARK)), self.latest(partitions)
+            self.list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP)), self.latest(partitions)
         )
         return {each: Bounds(min(earliest[each] or 0, latest[each]), latest[each]) for each in partitions}
 
     async def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
-        found = await self.list_offsets(dict.fromkeys(partitions, LATEST_MARK))
+        found = await self.list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
         return {each: offset or 0 for each, offset in found.items()}
 
     async def by_time(self, asked: Collection[tuple[TopicPartition, int]]) -> ByTime:
@@ -124,8 +124,7 @@ class Brokers:
             )
             for topic, partitions in _by_topic(asked).items()
         ]
-        level = READ_COMMITTED_LEVEL if self._config.read_committed else 0
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=topics)
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=self._config.isolation, topics=topics)
         response = await self._cluster.request(node_id, request, version_min=2)
         found: dict[TopicPartition, Offset | KafkaError | None] = {}
         for topic in response.topics:

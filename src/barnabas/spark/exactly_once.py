@@ -21,18 +21,17 @@ from dataclasses import dataclass
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import InvalidTransactionStateError, KafkaError, ProducerFencedError
 from barnabas.client.settings import ProducerConfig
+from barnabas.client.transaction import OpenTransaction
 from barnabas.errors import ErrorCode
 from barnabas.protocol.record_batch import Record, encode_batch
 from barnabas.spark import progress, transactional_requests
 from barnabas.spark.progress import Batch, Decision, Progress
 from barnabas.spark.sender import BatchSender, Sealed
-from barnabas.spark.transactional_requests import Transaction
 from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 # The decider's transaction holds one record and is ended at once. Others wait for it where it is not.
 DECIDER_TIMEOUT_MS = 20_000
-LOST = (ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
-UNKNOWN_BY_NOW = (*LOST, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+UNKNOWN_BY_NOW = (ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 
 class LostTransactions(Exception):
@@ -44,7 +43,7 @@ class Plan:
     """What tasks are told."""
 
     sink: str
-    decider: Transaction
+    decider: OpenTransaction
     decided: Batch | None  # the newest batch that is done
     timeout_ms: int  # of the tasks' transactions
 
@@ -103,7 +102,7 @@ class ExactlyOnce:
             timeout_ms=timeout_ms,
         )
 
-    async def commit(self, decider: Transaction, batch: Batch, transactions: Sequence[Transaction]) -> None:
+    async def commit(self, decider: OpenTransaction, batch: Batch, transactions: Sequence[OpenTransaction]) -> None:
         decision = Decision(batch, tuple(transactions))
         await self.decide(decider, decision)
         await self.finish(decision)
@@ -111,7 +110,7 @@ class ExactlyOnce:
         winners = {each.transactional_id for each in transactions}
         await self._sweep([name for name in ongoing if name not in winners])
 
-    async def abort(self, decider: Transaction, batch: Batch, transactions: Sequence[Transaction]) -> None:
+    async def abort(self, decider: OpenTransaction, batch: Batch, transactions: Sequence[OpenTransaction]) -> None:
         """Also after a commit that failed half-way: then it may have decided, and what it decided is finished."""
         try:
             await transactional_requests.end(self.cluster, self.config, decider, commit=False)
@@ -128,7 +127,7 @@ class ExactlyOnce:
             if error.code not in UNKNOWN_BY_NOW:
                 raise error
 
-    async def decide(self, decider: Transaction, decision: Decision) -> None:
+    async def decide(self, decider: OpenTransaction, decision: Decision) -> None:
         """Returns when the decision can no longer be taken back."""
         await self._write(self.sink.progress_topic, [progress.decision_record(self.sink.name, decision)], decider)
         await transactional_requests.end(self.cluster, self.config, decider, commit=True)
@@ -166,7 +165,7 @@ class ExactlyOnce:
         if records:
             await self._write(topic, records, None)
 
-    async def _write(self, topic: str, records: Sequence[tuple[bytes, bytes]], decider: Transaction | None) -> None:
+    async def _write(self, topic: str, records: Sequence[tuple[bytes, bytes]], decider: OpenTransaction | None) -> None:
         partition = await progress.partition_of(self.cluster, self.config, topic, self.sink.name)
         now_ms = int(time.time() * 1000)
         batch = encode_batch(
@@ -184,7 +183,7 @@ class ExactlyOnce:
             await sender.close()
 
 
-def sender_for(cluster: Cluster, config: ProducerConfig, transaction: Transaction | None) -> BatchSender:
+def sender_for(cluster: Cluster, config: ProducerConfig, transaction: OpenTransaction | None) -> BatchSender:
     if transaction is None:
         return BatchSender(cluster, config)
     if transactional_requests.partitions_join_by_themselves(cluster):
@@ -199,7 +198,7 @@ def sender_for(cluster: Cluster, config: ProducerConfig, transaction: Transactio
     )
 
 
-async def abandon(cluster: Cluster, config: ProducerConfig, transaction: Transaction) -> None:
+async def abandon(cluster: Cluster, config: ProducerConfig, transaction: OpenTransaction) -> None:
     """A task that failed takes back what it wrote; where that fails as well, the next plan does it."""
     try:
         await transactional_requests.end(cluster, config, transaction, commit=False)

@@ -30,7 +30,6 @@ from barnabas.types import BrokerId, Offset, TopicPartition, Uuid
 FETCH = "fetch"  # the purpose of the connection: large answers hold back nothing else
 FETCH_BYTES_MIN = 256 << 10
 OVERHEAD = 1.1  # how much more than the average is asked for, so that the last piece of a range comes at once
-READ_COMMITTED_LEVEL = 1
 
 _batch_fields = Struct(">qi11xi").unpack_from  # base_offset, batch_length, last_offset_delta
 
@@ -101,7 +100,7 @@ class Fetcher:
             max_wait_ms=config.fetch_max_wait_ms,
             min_bytes=1,
             max_bytes=size_bytes,
-            isolation_level=READ_COMMITTED_LEVEL if config.read_committed else 0,
+            isolation_level=config.isolation,
             topics=[
                 FetchTopic(
                     topic=split.topic,

@@ -11,11 +11,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from barnabas.config.validation import ConfigError
+from barnabas.protocol.special_numbers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP  # Spark's JSON has the same
 from barnabas.spark.options import COMMITTED, EARLIEST, LATEST, Options, PartitionNumbers
 from barnabas.types import Offset, TopicPartition
-
-EARLIEST_MARK = -2  # as Kafka writes both ends in ListOffsets, and Spark in its JSON
-LATEST_MARK = -1
 
 
 class Bounds(NamedTuple):
@@ -28,7 +26,7 @@ class Bounds(NamedTuple):
 class Point(NamedTuple):
     """One end of what is to be read of a partition."""
 
-    number: int  # an offset, EARLIEST_MARK, LATEST_MARK, or a timestamp
+    number: int  # an offset, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, or a timestamp
     is_timestamp: bool = False
 
 
@@ -57,12 +55,14 @@ def starting_points(
         name = "startingOffsetsByTimestamp"
         return {each: Point(found, is_timestamp=True) for each, found in _each(name, options[name], partitions).items()}
     given = options["startingOffsets"]
-    whole = Point(EARLIEST_MARK if (default if given in (None, COMMITTED) else given) == EARLIEST else LATEST_MARK)
+    whole = Point(
+        EARLIEST_TIMESTAMP if (default if given in (None, COMMITTED) else given) == EARLIEST else LATEST_TIMESTAMP
+    )
     if given == COMMITTED:
         found = committed or {}
         return {each: Point(found[each]) if each in found else whole for each in partitions}
     if isinstance(given, dict):
-        marks = (EARLIEST_MARK, LATEST_MARK)
+        marks = (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
         return _points("startingOffsets", _each("startingOffsets", given, partitions), marks)
     return dict.fromkeys(partitions, whole)
 
@@ -75,8 +75,8 @@ def ending_points(options: Options, partitions: Collection[TopicPartition]) -> d
         return {each: Point(found, is_timestamp=True) for each, found in _each(name, options[name], partitions).items()}
     given = options["endingOffsets"]
     if isinstance(given, dict):
-        return _points("endingOffsets", _each("endingOffsets", given, partitions), (LATEST_MARK,))
-    return dict.fromkeys(partitions, Point(LATEST_MARK))
+        return _points("endingOffsets", _each("endingOffsets", given, partitions), (LATEST_TIMESTAMP,))
+    return dict.fromkeys(partitions, Point(LATEST_TIMESTAMP))
 
 
 def _each(name: str, given: PartitionNumbers, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -127,9 +127,9 @@ def resolve_end(point: Point, partition: TopicPartition, bounds: Bounds, by_time
 
 
 def _resolve(point: Point, bounds: Bounds) -> Offset:
-    if point.number == EARLIEST_MARK:
+    if point.number == EARLIEST_TIMESTAMP:
         return bounds.earliest
-    return bounds.latest if point.number == LATEST_MARK else point.number
+    return bounds.latest if point.number == LATEST_TIMESTAMP else point.number
 
 
 def bounded(

@@ -17,19 +17,18 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError, TopicExistsError, error_of
 from barnabas.client.fetched_records import FetchedRecords
 from barnabas.client.settings import ProducerConfig
+from barnabas.client.transaction import OpenTransaction
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.protocol.special_numbers import LATEST_TIMESTAMP, READ_COMMITTED
 from barnabas.spark.partitioning import POSITIVE, murmur2_of
-from barnabas.spark.transactional_requests import Transaction
 from barnabas.types import TopicPartition
 
-READ_COMMITTED = 1
 VERSION_WITH_NAMES = 12  # the last fetch that names topics
 FETCH_BYTES_MAX = 8 << 20
 FETCH_WAIT_MS = 200
-LATEST_TIMESTAMP = -1
 RECORDS_MAX = 1 << 30
 BROKER_DEFAULT = -1  # of replicas
 
@@ -48,7 +47,7 @@ class Batch:
 @dataclass(frozen=True, slots=True)
 class Decision:
     batch: Batch
-    transactions: tuple[Transaction, ...]
+    transactions: tuple[OpenTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ def _batch(found: dict[str, object]) -> Batch:
 def _decision(found: dict[str, object]) -> Decision:
     transactions = found["transactions"]
     assert isinstance(transactions, list)
-    return Decision(_batch(found), tuple(Transaction(*each) for each in transactions))
+    return Decision(_batch(found), tuple(OpenTransaction(*each) for each in transactions))
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from barnabas.client.settings import ClientConfig
 from barnabas.config.setting import boolean, integer, string
 from barnabas.config.validation import ConfigError, at_least, one_of
+from barnabas.protocol import special_numbers
 
 READ_COMMITTED = "read_committed"
 
@@ -34,6 +35,11 @@ class ReadConfig(ClientConfig):
     @property
     def read_committed(self) -> bool:
         return self.isolation_level == READ_COMMITTED
+
+    @property
+    def isolation(self) -> int:
+        """As requests say it."""
+        return special_numbers.READ_COMMITTED if self.read_committed else special_numbers.READ_UNCOMMITTED
 
 
 def read_config(kafka: Mapping[str, str]) -> ReadConfig:

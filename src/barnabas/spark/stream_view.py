@@ -8,16 +8,12 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from barnabas.client.cluster import Cluster
+from barnabas.protocol.special_numbers import EARLIEST_TIMESTAMP
 from barnabas.spark.batch_reader import bytes_per_record, cut
 from barnabas.spark.brokers import Brokers
 from barnabas.spark.connections import Connections
 from barnabas.spark.fetching import FetchTask
-from barnabas.spark.offsets import (
-    EARLIEST_MARK,
-    Range,
-    resolve_start,
-    starting_points,
-)
+from barnabas.spark.offsets import Range, resolve_start, starting_points
 from barnabas.spark.options import COMMITTED, LATEST, Options
 from barnabas.spark.read_settings import ReadConfig
 from barnabas.spark.stream_offsets import Place
@@ -122,7 +118,7 @@ class StreamView:
                 found[each] = latest[each]
         anew += [each for each in latest if each not in place.offsets]
         if anew:
-            earliest = self._here.run(self._brokers.list_offsets(dict.fromkeys(anew, EARLIEST_MARK)))
+            earliest = self._here.run(self._brokers.list_offsets(dict.fromkeys(anew, EARLIEST_TIMESTAMP)))
             found.update({each: earliest[each] or 0 for each in anew})
         return found
 
@@ -144,7 +140,7 @@ class StreamView:
     def _still_there(self, ranges: list[Range], topic_ids: Mapping[str, Uuid]) -> list[Range]:
         earliest = self._here.run(
             self._brokers.list_offsets(
-                {each.partition: EARLIEST_MARK for each in ranges if each.partition in self._ids}
+                {each.partition: EARLIEST_TIMESTAMP for each in ranges if each.partition in self._ids}
             )
         )
         found: list[Range] = []

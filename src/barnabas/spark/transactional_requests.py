@@ -8,50 +8,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from barnabas.client.cluster import TRANSACTION, TRANSACTION_VERSION, Cluster
 from barnabas.client.errors import KafkaError, error_of
 from barnabas.client.settings import ProducerConfig
+from barnabas.client.transaction import ADD_PARTITIONS_OF_CLIENTS_MAX, OpenTransaction, end_transaction
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
 
 T = TypeVar("T")
 
-# From these versions on the epoch rises with each transaction, which only a cluster of transaction.version 2 may be
-# told (KIP-890); below it, an older version says the same.
-END_VERSION_BEFORE_EPOCH_BUMP = 4
-ADD_PARTITIONS_VERSION_OF_CLIENTS = 3
 BROKER_RESOURCE = 4
 TIMEOUT_SETTING = "transaction.max.timeout.ms"
 TIMEOUT_MS_DEFAULT = 900_000  # Kafka's, where a broker does not tell
 ONGOING = "Ongoing"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Transaction:
-    """What it takes to end one."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-
-
-async def init(cluster: Cluster, config: ProducerConfig, transactional_id: str, timeout_ms: int) -> Transaction:
+async def init(cluster: Cluster, config: ProducerConfig, transactional_id: str, timeout_ms: int) -> OpenTransaction:
     """A producer of this id with an open road: what others had under it is aborted, and they are fenced."""
 
-    async def ask() -> Transaction:
+    async def ask() -> OpenTransaction:
         node_id = await cluster.coordinator(TRANSACTION, transactional_id)
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
         response = await cluster.request(node_id, request)
         if response.error_code != ErrorCode.NONE:
             raise error_of(response.error_code, about=f"transactional id {transactional_id}")
-        return Transaction(transactional_id, response.producer_id, response.producer_epoch)
+        return OpenTransaction(transactional_id, response.producer_id, response.producer_epoch)
 
     return await _retried(cluster, config, transactional_id, ask)
 
@@ -73,7 +59,7 @@ def partitions_join_by_themselves(cluster: Cluster) -> bool:
 
 
 async def add_partition(
-    cluster: Cluster, config: ProducerConfig, transaction: Transaction, topic: str, partition: int
+    cluster: Cluster, config: ProducerConfig, transaction: OpenTransaction, topic: str, partition: int
 ) -> None:
     async def ask() -> None:
         node_id = await cluster.coordinator(TRANSACTION, transaction.transactional_id)
@@ -83,7 +69,7 @@ async def add_partition(
             v3_and_below_producer_epoch=transaction.producer_epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[partition])],
         )
-        response = await cluster.request(node_id, request, version_max=ADD_PARTITIONS_VERSION_OF_CLIENTS)
+        response = await cluster.request(node_id, request, version_max=ADD_PARTITIONS_OF_CLIENTS_MAX)
         for found in response.results_by_topic_v3_and_below:
             for each in found.results_by_partition:
                 if each.partition_error_code != ErrorCode.NONE:
@@ -92,21 +78,8 @@ async def add_partition(
     await _retried(cluster, config, transaction.transactional_id, ask)
 
 
-async def end(cluster: Cluster, config: ProducerConfig, transaction: Transaction, *, commit: bool) -> None:
-    async def ask() -> None:
-        node_id = await cluster.coordinator(TRANSACTION, transaction.transactional_id)
-        request = EndTxnRequest(
-            transactional_id=transaction.transactional_id,
-            producer_id=transaction.producer_id,
-            producer_epoch=transaction.producer_epoch,
-            committed=commit,
-        )
-        most = None if partitions_join_by_themselves(cluster) else END_VERSION_BEFORE_EPOCH_BUMP
-        response = await cluster.request(node_id, request, version_max=most)
-        if response.error_code != ErrorCode.NONE:
-            raise error_of(response.error_code, about=f"transaction of {transaction.transactional_id}")
-
-    await _retried(cluster, config, transaction.transactional_id, ask)
+async def end(cluster: Cluster, config: ProducerConfig, transaction: OpenTransaction, *, commit: bool) -> None:
+    await end_transaction(cluster, transaction, committed=commit, timeout_ms=config.delivery_timeout_ms)
 
 
 async def ongoing(cluster: Cluster, config: ProducerConfig, prefix: str) -> list[str]:
@@ -155,14 +128,14 @@ async def _ask_timeout_ms(cluster: Cluster) -> int:
 
 
 async def end_all(
-    cluster: Cluster, config: ProducerConfig, transactions: Iterable[Transaction], *, commit: bool
-) -> dict[Transaction, KafkaError]:
+    cluster: Cluster, config: ProducerConfig, transactions: Iterable[OpenTransaction], *, commit: bool
+) -> dict[OpenTransaction, KafkaError]:
     """All at once; gives those that could not be ended, with the reason."""
     wanted = list(transactions)
     answers = await asyncio.gather(
         *(end(cluster, config, each, commit=commit) for each in wanted), return_exceptions=True
     )
-    failed: dict[Transaction, KafkaError] = {}
+    failed: dict[OpenTransaction, KafkaError] = {}
     for transaction, answer in zip(wanted, answers, strict=True):
         if isinstance(answer, KafkaError):
             failed[transaction] = answer

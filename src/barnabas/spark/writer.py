@@ -18,6 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.client.cluster import Cluster
+from barnabas.client.transaction import OpenTransaction
 from barnabas.config.validation import ConfigError
 from barnabas.spark import transactional_requests
 from barnabas.spark.connections import Connections, connections
@@ -25,7 +26,6 @@ from barnabas.spark.exactly_once import ExactlyOnce, Plan, Sink, abandon, sender
 from barnabas.spark.offset_syncs import Segment, sync_records
 from barnabas.spark.progress import Batch
 from barnabas.spark.task_writer import Producer, TaskWriter, partition_counts
-from barnabas.spark.transactional_requests import Transaction
 from barnabas.spark.write_options import WriteOptions, check_schema
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class TaskDone(WriterCommitMessage):
     row_count: int = 0
     byte_count: int = 0
     batch: Batch | None = None  # from here on with exactlyOnce only
-    decider: Transaction | None = None
-    transaction: Transaction | None = None  # None: nothing was written
+    decider: OpenTransaction | None = None
+    transaction: OpenTransaction | None = None  # None: nothing was written
     segments: Mapping[tuple[str, int], Sequence[Segment]] = field(default_factory=dict)  # with syncTopic
 
 
@@ -129,7 +129,7 @@ class Writing:
         cluster: Cluster,
         rows: Iterator[RecordBatch],
         task: int,
-        transaction: Transaction | None,
+        transaction: OpenTransaction | None,
     ) -> TaskWriter:
         config = self.options.config
         if transaction is not None:
@@ -168,9 +168,9 @@ class Writing:
 
     async def _commit(
         self,
-        decider: Transaction,
+        decider: OpenTransaction,
         batch: Batch,
-        transactions: list[Transaction],
+        transactions: list[OpenTransaction],
         segments: Mapping[tuple[str, int], Sequence[Segment]],
     ) -> None:
         cluster = await connections().cluster(self.options.config)
@@ -179,7 +179,7 @@ class Writing:
         if self.options.sync_topic is not None:
             await protocol.note(self.options.sync_topic, sync_records(self.options.sink, batch.batch_id, segments))
 
-    async def _abort(self, decider: Transaction, batch: Batch, transactions: list[Transaction]) -> None:
+    async def _abort(self, decider: OpenTransaction, batch: Batch, transactions: list[OpenTransaction]) -> None:
         cluster = await connections().cluster(self.options.config)
         await self.protocol(cluster).abort(decider, batch, transactions)
 
@@ -193,7 +193,7 @@ def _segments(messages: Sequence[WriterCommitMessage | None]) -> dict[tuple[str,
     return {partition: sorted(segments) for partition, segments in found.items()}
 
 
-async def _made(cluster: Cluster, options: WriteOptions, transaction: Transaction | None) -> Any:
+async def _made(cluster: Cluster, options: WriteOptions, transaction: OpenTransaction | None) -> Any:
     """In the client's loop, to which a sender belongs."""
     return sender_for(cluster, options.config, transaction)
 
@@ -205,7 +205,7 @@ def _chain(first: RecordBatch, rest: Iterator[RecordBatch]) -> Iterator[RecordBa
 
 def _decidable(
     messages: Sequence[WriterCommitMessage | None],
-) -> tuple[Transaction, Batch, list[Transaction]] | None:
+) -> tuple[OpenTransaction, Batch, list[OpenTransaction]] | None:
     """Decider, batch and transactions of the tasks that wrote something; None where there is nothing to decide."""
     done = [each for each in messages if isinstance(each, TaskDone) and each.transaction is not None]
     if not done:
