@@ -396,12 +396,12 @@ class Partition:
 
     def committed(self, end_offset: Offset) -> Commit | None:
         """None where everything before `end_offset` is committed already, else a future of that moment."""
-        return self.acknowledged(end_offset, ACKS_ALL)
+        return None if end_offset <= self.log.high_watermark else self._wait_in(self._waiters, end_offset)
 
     def acknowledged(self, end_offset: Offset, acks: int) -> Commit | None:
         """As `committed`; without acks=all, what counts is this broker alone."""
         if acks == ACKS_ALL or self._leader is None:
-            return None if end_offset <= self.log.high_watermark else self._wait_in(self._waiters, end_offset)
+            return self.committed(end_offset)
         return None if self._sync_task is None else self._wait_in(self._sync_waiters, end_offset)
 
     def _wait_in(self, waiters: deque[Waiter] | list[Waiter], end_offset: Offset) -> Commit:
