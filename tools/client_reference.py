@@ -102,7 +102,9 @@ def definitions(found: type[Any]) -> Iterator[ast.FunctionDef | ast.AsyncFunctio
 
 
 def is_for_users(found: type[Any], name: str) -> bool:
-    """What the parts of the admin client share is for them."""
+    """What the parts of the admin client share is for them; what is only declared is described where it is done."""
+    if getattr(getattr(found, name), "__isabstractmethod__", False):
+        return False
     if found is AdminBase:
         return name in ("start", "close")
     return not name.startswith(("_", "to_"))

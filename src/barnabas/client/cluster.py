@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from re import Pattern
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas import __version__
 from barnabas.client.connection import ClientConnection, ConnectionLost
@@ -26,6 +25,7 @@ from barnabas.client.errors import (
     UnsupportedVersionError,
     error_of,
 )
+from barnabas.client.lifetime import Lifetime
 from barnabas.client.metadata import ClusterMetadata, Leader, Node, TopicMetadata
 from barnabas.client.peer import Patience, Peer
 from barnabas.client.settings import ClientConfig
@@ -76,7 +76,7 @@ class Versions:
         return version
 
 
-class Cluster:
+class Cluster(Lifetime):
     def __init__(self, config: ClientConfig, *, runtime: Runtime | None = None) -> None:
         self.config = config
         self.metadata = ClusterMetadata()
@@ -127,15 +127,6 @@ class Cluster:
         for peer in self._peers.values():
             peer.close()
         self._peers.clear()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def _servers(self) -> str:
         return ", ".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)

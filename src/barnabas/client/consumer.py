@@ -13,7 +13,6 @@ KafkaError. Does not know: how any of it is done on the wire.
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from barnabas.client.assignors.exchange import ASSIGNORS
@@ -24,6 +23,7 @@ from barnabas.client.consumer_member import ConsumerMember
 from barnabas.client.errors import ClientClosedError, IllegalStateError, KafkaError, KafkaTimeoutError
 from barnabas.client.fetcher import Fetcher
 from barnabas.client.group_member import GroupMember, MemberSettings
+from barnabas.client.lifetime import Lifetime
 from barnabas.client.membership import Membership
 from barnabas.client.metadata import TopicMetadata
 from barnabas.client.offset_requests import OffsetRequests
@@ -47,7 +47,7 @@ HOLD_UP_MS_MAX = 2
 CLOSE_TIMEOUT_MS = 30_000  # as in Java
 
 
-class Consumer:
+class Consumer(Lifetime):
     """Topics may be named at once; everything else is a setting, by Kafka's name (see `ConsumerConfig`)."""
 
     def __init__(
@@ -134,15 +134,6 @@ class Consumer:
         finally:
             await self._committer.close()
             await self.cluster.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def _depart(self, timeout_ms: float) -> None:
         """From the group, if there is one. Who was thrown out has nothing to commit, and nobody to say good-bye to."""

@@ -16,7 +16,6 @@ import logging
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import Any, Final, Self
 
 from barnabas.client.accumulator import (
@@ -36,6 +35,7 @@ from barnabas.client.errors import (
     RecordTooLargeError,
     error_of,
 )
+from barnabas.client.lifetime import Lifetime
 from barnabas.client.metadata import PartitionMetadata, TopicMetadata
 from barnabas.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.client.outcomes import RecordFuture, RecordFutures, RecordMetadata, ending
@@ -69,7 +69,7 @@ class TopicWriter:
         self.version: object = None  # the metadata that these come from
 
 
-class Producer:
+class Producer(Lifetime):
     """See the head of this module. Settings are Kafka's by name, with underscores for dots."""
 
     def __init__(
@@ -154,15 +154,6 @@ class Producer:
             await transactions.abort(lambda: self._flush(timeout_ms))
         else:
             await self._flush(timeout_ms)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # Records
 

@@ -9,13 +9,13 @@ Does not know: any request but those that find out who is responsible.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from barnabas.client.admin.results import Results, failed_all
 from barnabas.client.cluster import GROUP, Cluster
 from barnabas.client.connection import ConnectionLost
 from barnabas.client.errors import CoordinatorError, KafkaError, KafkaTimeoutError, StaleMetadataError, error_of
+from barnabas.client.lifetime import Lifetime
 from barnabas.client.settings import AdminConfig
 from barnabas.errors import ErrorCode
 from barnabas.protocol.message import Message
@@ -44,7 +44,7 @@ Route = Callable[[list[K]], Awaitable[tuple[dict[BrokerId, list[K]], dict[K, Kaf
 Ask = Callable[[BrokerId, list[K]], Awaitable[Results[K, V]]]
 
 
-class AdminBase:
+class AdminBase(Lifetime):
     """`async with Admin(bootstrap_servers="localhost:9092") as admin:`"""
 
     def __init__(self, *, runtime: Runtime | None = None, **settings: Any) -> None:
@@ -57,19 +57,6 @@ class AdminBase:
 
     async def close(self) -> None:
         await self.cluster.close()
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # One question
 
