@@ -15,6 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
 import brokers
+import postgres
 from committed import create_topic
 
 _numbers = itertools.count(1)
@@ -45,8 +46,11 @@ def spark() -> Iterator[Any]:
     from barnabas.spark.java import JavaNotFound
     from barnabas.spark.session import session
 
+    settings = {"spark.sql.shuffle.partitions": "2"}
+    if postgres.why_unavailable() is None:  # Java finds the driver only if it was there at the start
+        settings["spark.driver.extraClassPath"] = str(postgres.driver())
     try:
-        found = session("tests", master="local[2]", settings={"spark.sql.shuffle.partitions": "2"})
+        found = session("tests", master="local[2]", settings=settings)
     except JavaNotFound as missing:
         pytest.skip(str(missing))
     yield found
