@@ -10,7 +10,9 @@ from cluster import REQUEST_MS_MAX, WAIT_SECONDS_MAX, Cluster, free_ports, run, 
 from own_client import ALONE, servers
 
 from barnabas.client.accumulator import Identity
+from barnabas.client.cluster import Cluster as ClientCluster
 from barnabas.client.errors import (
+    AuthenticationError,
     BrokersUnreachableError,
     BufferExhaustedError,
     ClientClosedError,
@@ -234,6 +236,23 @@ def test_a_full_buffer_makes_the_caller_wait_and_then_fail() -> None:
                 await cluster.nodes[1].start()
                 await writer.flush()
                 assert (await writer.send_and_wait("t", bytes(500))).offset == 45
+
+    run(scenario)
+
+
+def test_a_producer_that_is_not_let_in_any_more_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when its password is changed while it runs, and a connection must be made anew."""
+
+    async def refused(self: ClientCluster, node_id: int, purpose: str) -> Any:
+        raise AuthenticationError(ErrorCode.SASL_AUTHENTICATION_FAILED, "the broker refuses user K.")
+
+    async def scenario() -> None:
+        async with Cluster(1, **ALONE) as cluster, producer(cluster, delivery_timeout_ms=600_000) as writer:
+            await cluster.create_topic("t", replicas=1)
+            await writer.partitions_for("t")
+            monkeypatch.setattr(ClientCluster, "connected", refused)
+            with pytest.raises(AuthenticationError, match="refuses user"):
+                await writer.send_and_wait("t", b"a")
 
     run(scenario)
 

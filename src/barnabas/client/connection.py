@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from barnabas.client.errors import KafkaError, TlsError
+from barnabas.client.errors import KafkaError, LocalError, TlsError
 from barnabas.errors import ErrorCode
 from barnabas.protocol import apis
 from barnabas.protocol.framing import (
@@ -29,16 +29,10 @@ _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 _TLS_ALERT = 0x15030000  # what a record of TLS begins with that says why there is no agreement
 
 
-class ConnectionLost(KafkaError):
+class ConnectionLost(LocalError):
     """The connection ended before the answer came: the request may have been carried out or not."""
 
-    def __init__(self, message: str) -> None:
-        Exception.__init__(self, message)
-        self.code = ErrorCode.NETWORK_EXCEPTION
-        self.message = message
-
-    def __str__(self) -> str:
-        return self.message
+    CODE = ErrorCode.NETWORK_EXCEPTION
 
 
 class RequestTimedOut(ConnectionLost):

@@ -6,6 +6,8 @@ right one of a code on the wire. Always holds: a message says what happened and,
 Does not know: who was asked what.
 """
 
+from typing import ClassVar
+
 from barnabas.errors import ErrorCode
 
 __all__ = [
@@ -52,16 +54,24 @@ class KafkaError(Exception):
         return f"{self.message} ({self.code.name})"
 
 
-class KafkaTimeoutError(KafkaError):
-    """It did not happen within the time given. Whether it happens yet is not known."""
+class LocalError(KafkaError):
+    """The client itself found out, and no broker said so: the message is enough, the code follows from the class."""
+
+    CODE: ClassVar[ErrorCode]
 
     def __init__(self, message: str) -> None:
-        Exception.__init__(self, message)
-        self.code = ErrorCode.REQUEST_TIMED_OUT
+        Exception.__init__(self, message)  # what pickling gives to the class again
+        self.code = self.CODE
         self.message = message
 
     def __str__(self) -> str:
         return self.message
+
+
+class KafkaTimeoutError(LocalError):
+    """It did not happen within the time given. Whether it happens yet is not known."""
+
+    CODE = ErrorCode.REQUEST_TIMED_OUT
 
 
 class BrokersUnreachableError(KafkaTimeoutError):
@@ -72,16 +82,10 @@ class BufferExhaustedError(KafkaTimeoutError):
     """No room for a record within max_block_ms: records are produced faster than brokers take them."""
 
 
-class IllegalStateError(KafkaError):
+class IllegalStateError(LocalError):
     """The client cannot do this now: a call is missing before it, or came too late."""
 
-    def __init__(self, message: str) -> None:
-        Exception.__init__(self, message)
-        self.code = ErrorCode.INVALID_REQUEST
-        self.message = message
-
-    def __str__(self) -> str:
-        return self.message
+    CODE = ErrorCode.INVALID_REQUEST
 
 
 class ClientClosedError(IllegalStateError):
@@ -116,16 +120,10 @@ class AuthenticationError(KafkaError):
         return False
 
 
-class TlsError(AuthenticationError):
+class TlsError(LocalError, AuthenticationError):
     """Client and broker do not agree on TLS: a certificate is not trusted, or one of them does not speak it."""
 
-    def __init__(self, message: str) -> None:
-        Exception.__init__(self, message)
-        self.code = ErrorCode.NETWORK_EXCEPTION
-        self.message = message
-
-    def __str__(self) -> str:
-        return self.message
+    CODE = ErrorCode.NETWORK_EXCEPTION
 
 
 class AuthorizationError(KafkaError):

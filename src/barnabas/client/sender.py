@@ -13,7 +13,7 @@ from typing import Any, Final
 from barnabas.client.accumulator import NEVER, NOBODY, Accumulator, Batch, Identity, Lane
 from barnabas.client.cluster import ANY, Cluster, Versions
 from barnabas.client.connection import ClientConnection, ConnectionLost
-from barnabas.client.errors import KafkaError, StaleMetadataError, error_of
+from barnabas.client.errors import AuthenticationError, KafkaError, StaleMetadataError, error_of
 from barnabas.client.metadata import Leader, Node
 from barnabas.client.settings import ProducerConfig
 from barnabas.errors import ErrorCode
@@ -260,6 +260,8 @@ class Sender:
     async def _connect(self, node_id: BrokerId, link: Link) -> None:
         try:
             link.connection, link.versions = await self._cluster.connected(node_id, PURPOSE)
+        except AuthenticationError as error:
+            self._accumulator.abandon_waiting(error)  # nobody is let in by asking again
         except KafkaError as error:
             logger.debug("broker %s cannot be reached: %s", node_id, error)
             for lane in self._accumulator.busy_lanes():
