@@ -46,6 +46,10 @@ def secured_kafka(directory: Path) -> tuple[ApacheKafka, dict[str, str]]:
         "ssl.truststore.location": CERTIFICATES / "authority.pem",
         "listener.name.ssl.ssl.client.auth": "required",
         "listener.name.sasl_plaintext.scram-sha-512.connections.max.reauth.ms": SESSION_MS,
+        # As `barnabas up` has it: members of the new protocol hear of each other by heartbeats.
+        "group.consumer.assignment.interval.ms": 0,
+        "group.consumer.heartbeat.interval.ms": 500,
+        "group.consumer.min.heartbeat.interval.ms": 500,
     }
     for protocol, mechanisms in MECHANISMS.items():
         listener = f"listener.name.{protocol.lower()}"
