@@ -24,6 +24,7 @@ __all__ = [
     "InvalidTransactionStateError",
     "KafkaError",
     "KafkaTimeoutError",
+    "LocalError",
     "OffsetOutOfRangeError",
     "OutOfOrderSequenceError",
     "ProducerFencedError",
@@ -120,7 +121,7 @@ class AuthenticationError(KafkaError):
         return False
 
 
-class TlsError(LocalError, AuthenticationError):
+class TlsError(AuthenticationError, LocalError):
     """Client and broker do not agree on TLS: a certificate is not trusted, or one of them does not speak it."""
 
     CODE = ErrorCode.NETWORK_EXCEPTION
