@@ -13,7 +13,7 @@ from math import ceil
 from barnabas.spark.offsets import Range
 from barnabas.types import TopicPartition
 
-# A task that reads and writes needs two Python workers for about 20 ms; in that time a megabyte is read.
+# A task that reads and writes needs two Python workers; reading a megabyte takes less (docs/decisions/0005).
 SHARED_BYTES_MAX = 1 << 20
 
 
