@@ -115,6 +115,7 @@ def main(address: str, source: str, sink: str, folder: str, point: str, begin: s
     rows = (
         spark.readStream.format("barnabas")
         .options(**servers, subscribe=source, startingOffsets=begin, maxOffsetsPerTrigger=str(RECORDS_PER_BATCH))
+        .option("minPartitions", "2")  # two tasks, and so two transactions, however few the rows
         .load()
     )
     query = (
