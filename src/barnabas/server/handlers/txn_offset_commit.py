@@ -2,6 +2,10 @@
 
 Its coordinator is asked first whether the group's partition of `__consumer_offsets` belongs to the transaction; from
 version 5 on it is added to it (KIP-890). Topics and partitions that do not exist are refused one by one.
+
+Other than Kafka: while the transaction before is ending, a request of version 5 waits a moment before it is told
+CONCURRENT_TRANSACTIONS; and where the transaction's coordinator cannot be had, that is COORDINATOR_LOAD_IN_PROGRESS
+whatever the reason, for Kafka's NOT_COORDINATOR makes clients look for that of the group.
 """
 
 from __future__ import annotations
