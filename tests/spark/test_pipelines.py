@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from broker_process import BrokerProcess, wait_until
@@ -17,8 +17,10 @@ from client_libraries import confluent_kafka as ck
 from committed import committed, create_topic, values
 from confluent_io import deliver
 
+from barnabas.client.errors import KafkaError
 from barnabas.spark.pipelines import Pipeline, Polling, Run, TopicSink
 from barnabas.spark.pipelines.load import from_spec, load, new
+from barnabas.spark.pipelines.mirror import mirror
 from barnabas.spark.pipelines.runner import FlowFailed, run
 
 if TYPE_CHECKING:
@@ -318,3 +320,11 @@ def test_flows_end_together_when_one_fails(served: str, spark: SparkSession) -> 
     pipeline.add(Polling(name="poll", poll=fail))
     with pytest.raises(FlowFailed, match="flow poll: no way"):
         run(pipeline, spark=spark)
+
+
+def test_a_mirror_reaches_the_original_by_settings_of_its_own(served: str) -> None:
+    """Here they ask for TLS, which the original does not speak; those of the pipeline do not."""
+    secured = {"security.protocol": "SSL", "request.timeout.ms": "2000"}
+    flow = mirror("far", source_servers=served, source_settings=secured, topics=["t"])
+    with pytest.raises(KafkaError, match="TLS"):
+        flow.build(Run(Pipeline("copies", servers=served), cast("SparkSession", None)))

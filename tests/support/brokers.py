@@ -20,6 +20,8 @@ from broker_process import BrokerProcess
 from secured_kafka import secured_kafka
 from tls_proxy import TlsProxy
 
+from barnabas.cli.ports import Ports
+
 
 @pytest.fixture(scope="session")
 def served() -> Iterator[str]:
@@ -61,8 +63,9 @@ def served_by_either(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def behind_tls() -> Iterator[str]:
     """Where a broker of Barnabas answers behind TLS, as the settings of `secured_kafka.client_settings("SSL")` want."""
-    inside, outside = apache_kafka.free_port(), apache_kafka.free_port()
-    with TlsProxy() as proxy:
+    with Ports("127.0.0.1") as ports, TlsProxy() as proxy:
+        inside, outside = ports.take(0), ports.take(0)
+        ports.settle()
         settings = {
             "listeners": f"PLAINTEXT://127.0.0.1:{inside},TLS://127.0.0.1:{outside}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{inside},TLS://{proxy.address}",

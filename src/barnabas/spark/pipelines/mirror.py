@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.client.admin import Admin
 from barnabas.client.admin.configs import ConfigResource, ResourceKind
@@ -35,24 +35,37 @@ WHOLE_PARTITIONS = 1 << 60  # bytes of a split: more than any partition has
 SYNC_TOPIC = "__barnabas_mirror_syncs"
 
 
+class Original(NamedTuple):
+    """Where the topics that are copied are."""
+
+    servers: str
+    settings: Mapping[str, str] | None  # None: as the pipeline's own
+
+
 def mirror(
     name: str,
     *,
     source_servers: str,
+    source_settings: Mapping[str, str] | None = None,
     topics: list[str] | None = None,
     pattern: str | None = None,
     prefix: str = "",
     compression: str = "lz4",
 ) -> Flow:
-    """`topics` by name, or all that match the pattern; in the copy `prefix` stands before their names."""
+    """`topics` by name, or all that match the pattern; in the copy `prefix` stands before their names.
+
+    `source_settings` are Kafka's for clients of the original's cluster, such as security; else the pipeline's hold.
+    """
     if (topics is None) == (pattern is None):
         raise ConfigError(f"flow {name}: mirror needs either topics or pattern")
 
+    original = Original(source_servers, source_settings)
+
     def build(run: Run) -> DataFrame:
-        connections().run(_make_topics(run, source_servers, topics, pattern, prefix))
+        connections().run(_make_topics(run, original, topics, pattern, prefix))
         chosen = {"subscribe": ",".join(topics)} if topics is not None else {"subscribePattern": pattern or ""}
         options = {
-            **run.client(source_servers),
+            **run.client(*original),
             **chosen,
             "startingOffsets": "earliest",
             "includeHeaders": "true",
@@ -64,7 +77,7 @@ def mirror(
     def write(run: Run, rows: DataFrame, batch_id: int) -> None:
         from pyspark.sql import functions as F
 
-        connections().run(_make_topics(run, source_servers, topics, pattern, prefix))
+        connections().run(_make_topics(run, original, topics, pattern, prefix))
         copies = rows.withColumn("topic", F.concat(F.lit(prefix), F.col("topic"))).drop("timestampType")
         options = {"syncTopic": SYNC_TOPIC, "kafka.compression.type": compression}
         run.write(copies, TopicSink(options=options), name, batch_id)
@@ -73,14 +86,10 @@ def mirror(
 
 
 async def _make_topics(
-    run: Run, source_servers: str, topics: list[str] | None, pattern: str | None, prefix: str
+    run: Run, original: Original, topics: list[str] | None, pattern: str | None, prefix: str
 ) -> None:
     expression = None if pattern is None else re.compile(pattern)
-    settings = _settings(run)
-    async with (
-        Admin(bootstrap_servers=source_servers, **settings) as source,
-        Admin(bootstrap_servers=run.pipeline.servers, **settings) as target,
-    ):
+    async with _admin(run, *original) as source, _admin(run) as target:
         there = {each.name: each.partitions for each in await target.list_topics(internal=True)}
         for found in await source.list_topics():
             wanted = found.name in topics if topics is not None else expression and expression.fullmatch(found.name)
@@ -103,33 +112,39 @@ async def _make(source: Admin, target: Admin, name: str, copy: str, partitions: 
         return  # another mirror was faster
 
 
-def _settings(run: Run) -> dict[str, Any]:
-    return {name.replace(".", "_"): value for name, value in run.pipeline.settings.items()}
+def _admin(run: Run, servers: str | None = None, settings: Mapping[str, str] | None = None) -> Admin:
+    given: dict[str, Any] = run.client(servers, settings)
+    return Admin(**{name.removeprefix("kafka.").replace(".", "_"): value for name, value in given.items()})
 
 
-def mirror_groups(name: str, *, source_servers: str, flow: str, groups: str = ".*", prefix: str = "") -> Polling:
+def mirror_groups(
+    name: str,
+    *,
+    source_servers: str,
+    source_settings: Mapping[str, str] | None = None,
+    flow: str,
+    groups: str = ".*",
+    prefix: str = "",
+) -> Polling:
     """Committed offsets of groups whose name matches, for the topics that the mirror `flow` copies.
 
     A group that has members at the copy is left alone: it has gone on there.
     """
     expression = re.compile(groups)
+    original = Original(source_servers, source_settings)
 
     def poll(run: Run) -> int:
-        return connections().run(_translate(run, source_servers, flow, expression, prefix))
+        return connections().run(_translate(run, original, flow, expression, prefix))
 
     return Polling(name=name, poll=poll, is_last=True)
 
 
-async def _translate(run: Run, source_servers: str, flow: str, groups: re.Pattern[str], prefix: str) -> int:
+async def _translate(run: Run, original: Original, flow: str, groups: re.Pattern[str], prefix: str) -> int:
     options = WriteOptions(run.sink_options(TopicSink(""), flow))
     here = await connections().cluster(options.config)
     known = decode_syncs(options.sink, await read_records(here, options.config, SYNC_TOPIC, options.sink))
-    settings = _settings(run)
     moved = 0
-    async with (
-        Admin(bootstrap_servers=source_servers, **settings) as source,
-        Admin(bootstrap_servers=run.pipeline.servers, **settings) as target,
-    ):
+    async with _admin(run, *original) as source, _admin(run) as target:
         listings = (await source.list_groups()).unwrap()
         for group_id in sorted(each.group_id for found in listings.values() for each in found):
             if groups.fullmatch(group_id):

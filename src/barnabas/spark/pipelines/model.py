@@ -156,10 +156,11 @@ class Run:
             **{name: str(value) for name, value in options.items()},
         }
 
-    def client(self, servers: str | None = None) -> dict[str, str]:
-        """The options by which sources and sinks find their cluster."""
-        settings = {f"kafka.{name}": value for name, value in self.pipeline.settings.items()}
-        return {**settings, "kafka.bootstrap.servers": servers or self.pipeline.servers}
+    def client(self, servers: str | None = None, settings: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The options by which sources and sinks find their cluster: the pipeline's own, unless another is named."""
+        given = self.pipeline.settings if settings is None else settings
+        found = {f"kafka.{name}": value for name, value in given.items()}
+        return {**found, "kafka.bootstrap.servers": servers or self.pipeline.servers}
 
     def sink_id(self, flow: str) -> str:
         return f"{self.pipeline.name}.{flow}"
