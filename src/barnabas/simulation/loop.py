@@ -98,7 +98,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Nothing of it runs any more: no callback, no `finally`, no last word."""
         process.is_dead = True
         process.held.clear()
-        self._graveyard.extend(task for task in process.tasks if not task.done())
+        for task in process.tasks:
+            if task.done():
+                task._log_traceback = False  # whoever would have asked for it is dead
+            else:
+                self._graveyard.append(task)
 
     # Running
 

@@ -1,6 +1,7 @@
 """The event loop on a virtual clock: time, order, deadlocks, and processes that are paused or killed."""
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -112,6 +113,28 @@ def test_a_dead_process_has_no_last_word() -> None:
         assert seen == [10, 20]
 
     run(main)
+
+
+def test_nobody_misses_what_a_dead_process_had_not_asked_for_yet() -> None:
+    """A task that failed in the very moment of the end: its outcome would have been taken a step later."""
+    missed: list[object] = []
+
+    async def main(loop: VirtualLoop, clock: VirtualClock) -> None:
+        async def fail() -> None:
+            loop.call_soon(loop.kill, process, context=loop.world)
+            raise ValueError
+
+        async def parent() -> None:
+            asyncio.ensure_future(fail()).add_done_callback(lambda done: done.exception())
+
+        loop.set_exception_handler(lambda _loop, context: missed.append(context))
+        process = Process("p")
+        loop.start(process, parent())
+        await clock.sleep(10)
+        gc.collect()
+
+    run(main)
+    assert missed == []
 
 
 def test_what_a_process_starts_dies_with_it_and_the_world_goes_on() -> None:
