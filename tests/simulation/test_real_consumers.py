@@ -172,7 +172,15 @@ async def live(world: World, group_settings: dict[str, dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("number", range(3))
 def test_nothing_is_skipped_and_nothing_out_of_order(number: int) -> None:
-    seed = fresh_seed(f"real consumers {number}")
+    read_under_faults(fresh_seed(f"real consumers {number}"))
+
+
+def test_a_seed_that_once_failed() -> None:
+    """4252194533: metadata came by another way than the fetcher's, and a partition was not fetched any more."""
+    read_under_faults(4252194533)
+
+
+def read_under_faults(seed: int) -> None:
     strategies = (["cooperative-sticky"], ["range"], ["sticky"])
     world = World(seed)
     groups = {

@@ -11,6 +11,7 @@ dropped. Does not know: groups, how positions are found.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -33,6 +34,7 @@ T = TypeVar("T")
 
 FETCH = "fetch"  # the purpose of the connections
 NAMES_VERSION_MAX = 12  # from the next on, topics are named by their ids
+LOOK_AGAIN_SECONDS = 1.0  # others refresh metadata too, and do not say so here
 ANSWERS_WAITING_MAX = 2  # of one partition: one that is read, and one that follows it at once
 
 STALE = (
@@ -236,7 +238,9 @@ class Fetcher:
             event.clear()
             wanted = self._wanted_of(node_id)
             if not wanted:
-                await event.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_AGAIN_SECONDS):
+                        await event.wait()
                 continue
             try:
                 await self._fetch(node_id, session, wanted)
