@@ -199,6 +199,7 @@ def serve_by_hand(tmp_path: Path, ports: list[int]) -> None:
             assert process.stdout is not None
             assert process.stdout.readline().startswith(b"ready ")
         address = f"localhost:{ports[0]}"
+        wait_until(lambda: len(brokers_known_at(address)) == 3, "the first one knows of all")
         with Wire(address) as wire:
             found = wire.call(MetadataRequest(topics=[]), METADATA_VERSION).brokers
         assert [(each.node_id, each.host, each.port, each.rack) for each in found] == [

@@ -338,7 +338,9 @@ class Cluster:
         """Waits until the metadata, and the leader, say so."""
 
         def is_so() -> bool:
-            leader = self.replica(self.leader_id(topic, partition), topic, partition)
+            leader = self.leader(topic, partition).running.partitions.get(topic, partition)
+            if leader is None:
+                return False  # its broker has not heard of it yet
             return all(sorted(each) == sorted(replicas) for each in (self.state(topic, partition).isr, leader.in_sync))
 
         await until(is_so, f"{replicas} are in sync of {topic}")
