@@ -30,7 +30,7 @@ demo: install  ## write, read, restart and kill brokers; then a food-delivery bu
 	$(BIN)/python examples/food_delivery/run.py
 
 test: install  ## all tests
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: install  ## style, types, generated code
 	$(BIN)/ruff check .
