@@ -176,7 +176,7 @@ def test_nothing_is_skipped_and_nothing_out_of_order(number: int) -> None:
 
 
 def test_a_seed_that_once_failed() -> None:
-    """4252194533: metadata came by another way than the fetcher's, and a partition was not fetched any more."""
+    """4252194533: all brokers were forgotten while a fetch was under way, and its partition never fetched again."""
     read_under_faults(4252194533)
 
 

@@ -11,7 +11,6 @@ dropped. Does not know: groups, how positions are found.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -34,7 +33,6 @@ T = TypeVar("T")
 
 FETCH = "fetch"  # the purpose of the connections
 NAMES_VERSION_MAX = 12  # from the next on, topics are named by their ids
-LOOK_AGAIN_SECONDS = 1.0  # others refresh metadata too, and do not say so here
 ANSWERS_WAITING_MAX = 2  # of one partition: one that is read, and one that follows it at once
 
 STALE = (
@@ -210,7 +208,10 @@ class Fetcher:
         for partition, state in self._subscription.fetchable():
             if partition in self._failures or now_ms < state.retry_at_ms:
                 continue
-            if self._node_of(partition, state) != node_id:
+            reads_from = self._node_of(partition, state)
+            if reads_from is None:
+                self._on_stale()  # the brokers may have been forgotten since (see `Cluster`), which nobody told
+            if reads_from != node_id:
                 continue
             topic = self._cluster.topic(partition.topic)
             leader = self._cluster.leader(partition.topic, partition.partition)
@@ -238,9 +239,7 @@ class Fetcher:
             event.clear()
             wanted = self._wanted_of(node_id)
             if not wanted:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_AGAIN_SECONDS):
-                        await event.wait()
+                await event.wait()
                 continue
             try:
                 await self._fetch(node_id, session, wanted)
