@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -65,6 +67,16 @@ class SlowCoordinator:
         self.asked.pop(0).set_result(dict.fromkeys(self._about.pop(0).partitions, error))
 
 
+@asynccontextmanager
+async def alone() -> AsyncIterator[tuple[Cluster, TransactionalProducer]]:
+    """One broker with a topic, and a producer that has begun."""
+    async with Cluster(1, **ALONE) as cluster:
+        await cluster.create_topic("t", replicas=1)
+        producer = TransactionalProducer(cluster)
+        await producer.init()
+        yield cluster, producer
+
+
 def error_of(answer: Any) -> int:
     return int(answer.responses[0].partition_responses[0].error_code)
 
@@ -94,10 +106,7 @@ def test_a_marker_between_the_word_and_the_write_makes_it_worthless(
     monkeypatch: pytest.MonkeyPatch, version: int, epochs_later: int, error: ErrorCode
 ) -> None:
     async def scenario() -> None:
-        async with Cluster(1, **ALONE) as cluster:
-            await cluster.create_topic("t", replicas=1)
-            producer = TransactionalProducer(cluster)
-            await producer.init()
+        async with alone() as (cluster, producer):
             coordinator = SlowCoordinator(monkeypatch)
             writing = asyncio.ensure_future(cluster.nodes[1].ask(batch_of(producer, 0), version))
             await until(lambda: coordinator.asked, "the coordinator is asked")
@@ -114,10 +123,7 @@ def test_the_marker_of_the_transaction_before_does_not_hinder_the_next(monkeypat
     """It carries the epoch of the next one, which may be waiting for its word already."""
 
     async def scenario() -> None:
-        async with Cluster(1, **ALONE) as cluster:
-            await cluster.create_topic("t", replicas=1)
-            producer = TransactionalProducer(cluster)
-            await producer.init()
+        async with alone() as (cluster, producer):
             coordinator = SlowCoordinator(monkeypatch)
             writing = asyncio.ensure_future(cluster.nodes[1].ask(batch_of(producer, 0), 12))
             await until(lambda: coordinator.asked, "the coordinator is asked")
@@ -137,10 +143,7 @@ def test_who_ceases_to_lead_meanwhile_says_so(monkeypatch: pytest.MonkeyPatch) -
     """INVALID_TXN_STATE would end the transaction, where it is enough to ask the next leader."""
 
     async def scenario() -> None:
-        async with Cluster(1, **ALONE) as cluster:
-            await cluster.create_topic("t", replicas=1)
-            producer = TransactionalProducer(cluster)
-            await producer.init()
+        async with alone() as (cluster, producer):
             slow = SlowCoordinator(monkeypatch)
             writing = asyncio.ensure_future(cluster.nodes[1].ask(batch_of(producer, 0), 12))
             await until(lambda: slow.asked, "the coordinator is asked")
@@ -155,10 +158,7 @@ def test_groups_of_one_partition_may_join_a_transaction_at_once(monkeypatch: pyt
     """One word is enough for both: the write of the first has begun the transaction for the second."""
 
     async def scenario() -> None:
-        async with Cluster(1, **ALONE) as cluster:
-            await cluster.create_topic("t", replicas=1)
-            producer = TransactionalProducer(cluster)
-            await producer.init()
+        async with alone() as (cluster, producer):
             await coordinator(cluster, "g", GROUP)
             slow = SlowCoordinator(monkeypatch)
             first = asyncio.ensure_future(producer.commit_offsets("g", 1))
@@ -175,10 +175,7 @@ def test_groups_of_one_partition_may_join_a_transaction_at_once(monkeypatch: pyt
 
 def test_batches_stay_in_order_while_the_coordinator_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        async with Cluster(1, **ALONE) as cluster:
-            await cluster.create_topic("t", replicas=1)
-            producer = TransactionalProducer(cluster)
-            await producer.init()
+        async with alone() as (cluster, producer):
             coordinator = SlowCoordinator(monkeypatch)
             writing = [asyncio.ensure_future(cluster.nodes[1].ask(batch_of(producer, each), 12)) for each in range(3)]
             await until(lambda: coordinator.asked, "the coordinator is asked")
@@ -192,10 +189,7 @@ def test_batches_stay_in_order_while_the_coordinator_is_asked(monkeypatch: pytes
 
 def test_a_batch_that_must_be_sent_again_keeps_those_behind_it_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        async with Cluster(1, **ALONE) as cluster:
-            await cluster.create_topic("t", replicas=1)
-            producer = TransactionalProducer(cluster)
-            await producer.init()
+        async with alone() as (cluster, producer):
             coordinator = SlowCoordinator(monkeypatch)
             first, second = (
                 asyncio.ensure_future(cluster.nodes[1].ask(batch_of(producer, each), 11)) for each in range(2)
@@ -212,10 +206,7 @@ def test_a_batch_that_must_be_sent_again_keeps_those_behind_it_waiting(monkeypat
 
 def test_who_reads_committed_records_is_not_woken_by_an_open_transaction() -> None:
     async def scenario() -> None:
-        async with Cluster(1, **ALONE) as cluster:
-            await cluster.create_topic("t", replicas=1)
-            producer = TransactionalProducer(cluster)
-            await producer.init()
+        async with alone() as (cluster, producer):
             wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
             request = FetchRequest(
                 max_wait_ms=20_000,

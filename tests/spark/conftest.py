@@ -41,17 +41,24 @@ def new_topic(served: str, unique: str) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def java() -> None:
+    """For tests whose processes start Spark by themselves."""
+    from barnabas.spark.java import JavaNotFound, find_java
+
+    try:
+        find_java(os.environ)
+    except JavaNotFound as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def spark(java: None) -> Iterator[Any]:
     """One session for all tests of this process: a JVM is slow to start."""
-    from barnabas.spark.java import JavaNotFound
     from barnabas.spark.session import session
 
     settings = {"spark.sql.shuffle.partitions": "2"}
     if postgres.why_unavailable() is None:  # Java finds the driver only if it was there at the start
         settings["spark.driver.extraClassPath"] = str(postgres.driver())
-    try:
-        found = session("tests", master="local[2]", settings=settings)
-    except JavaNotFound as missing:
-        pytest.skip(str(missing))
+    found = session("tests", master="local[2]", settings=settings)
     yield found
     found.stop()

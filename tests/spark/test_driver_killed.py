@@ -22,23 +22,13 @@ from committed import create_topic, values
 from confluent_io import deliver
 from spark_driver import POINTS
 
-from barnabas.spark.java import JavaNotFound, find_java
-
 SUPPORT = Path(__file__).resolve().parent.parent / "support"
 ROWS = 40
 RUN_SECONDS_MAX = 600  # a run takes fifteen on a machine with nothing else to do
 IN_THE_SUITE = "between the ends"
 EVERYTHING = "BARNABAS_CHAOS_SPARK" in os.environ
 
-pytestmark = pytest.mark.timeout(3 * RUN_SECONDS_MAX)
-
-
-@pytest.fixture(autouse=True)
-def _java() -> None:
-    try:
-        find_java(os.environ)
-    except JavaNotFound as error:
-        pytest.skip(str(error))
+pytestmark = [pytest.mark.timeout(3 * RUN_SECONDS_MAX), pytest.mark.usefixtures("java")]
 
 
 def drive(address: str, source: str, sink: str, folder: Path, point: str, begin: str = "earliest") -> int:

@@ -15,20 +15,11 @@ from client_libraries import confluent_kafka as ck
 from committed import create_topic, values
 from confluent_io import deliver
 
-from barnabas.spark.java import JavaNotFound, find_java
-
 SECONDS_MAX = 300  # on a machine with nothing else to do, a thirtieth of that
 BARNABAS = [sys.executable, "-m", "barnabas"]
 
 
-@pytest.fixture(autouse=True)
-def _java() -> None:
-    try:
-        find_java(os.environ)
-    except JavaNotFound as error:
-        pytest.skip(str(error))
-
-
+@pytest.mark.usefixtures("java")
 def test_a_new_pipeline_runs_until_it_is_told_to_stop(served: str, tmp_path: Path) -> None:
     name = f"shout-{os.getpid()}"
     for topic in (f"{name}-in", f"{name}-out"):

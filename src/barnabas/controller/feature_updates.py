@@ -70,7 +70,7 @@ def _update(
     if fault is not None:
         return Refusal(ErrorCode.INVALID_UPDATE_VERSION, fault)
     if name == KRAFT_VERSION:
-        return []
+        return []  # its record is one of the quorum
     return [FeatureLevelRecord(name=name, feature_level=level)]
 
 

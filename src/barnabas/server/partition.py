@@ -37,6 +37,7 @@ from barnabas.protocol.special_numbers import ACKS_ALL, READ_COMMITTED
 from barnabas.replication.leader import LeaderState, Progress
 from barnabas.runtime.interfaces import Runtime, Timer
 from barnabas.server.commit_wait import Commit
+from barnabas.server.fetch_answers import fetch_failed
 from barnabas.server.fetch_wait import FetchWait
 from barnabas.server.verification import Verifications
 from barnabas.types import NO_LEADER, NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition, Uuid
@@ -138,7 +139,8 @@ class Partition:
             return  # the controller's own answer was faster
         is_confirmed = is_same_epoch and state.partition_epoch == self.partition_epoch  # likewise
         leader = self._leader if is_same_epoch else None
-        self.leader_id, self.leader_epoch = state.leader, state.leader_epoch
+        self.leader_id = state.leader
+        self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
         self.replicas, self.in_sync = state.replicas, state.isr
         if state.leader != self._cluster.node_id:
@@ -158,8 +160,9 @@ class Partition:
                 self._take(leader.confirmed(self.in_sync))
 
     def _begin_to_lead(self) -> None:
-        log, self.is_leader = self.log, True
+        log = self.log
         log.assign_leader_epoch(self.leader_epoch, log.log_end_offset)
+        self.is_leader = True
         is_unsynced = self.sync_due  # a recovery may have found what nobody had synced
         self._leader = LeaderState(
             leader_id=self._cluster.node_id,
@@ -269,7 +272,8 @@ class Partition:
         """The controller has written down what was asked of it, or something newer."""
         leader = self._leader
         if leader is not None and leader_epoch == self.leader_epoch and partition_epoch > self.partition_epoch:
-            self.partition_epoch, self.in_sync = partition_epoch, in_sync
+            self.partition_epoch = partition_epoch
+            self.in_sync = in_sync
             self._take(leader.confirmed(self.in_sync))
 
     def in_sync_refused(self) -> None:
@@ -587,14 +591,3 @@ class Partition:
         self._leader = None
         self._fail_waiters(error)
         self._tell_all()
-
-
-def fetch_failed(partition_index: int, error: ErrorCode) -> PartitionData:
-    return PartitionData(
-        partition_index=partition_index,
-        error_code=error,
-        high_watermark=-1,
-        last_stable_offset=-1,
-        log_start_offset=-1,
-        records=b"",
-    )

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from barnabas.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, SESSION_ID_MAX, has_records
+from barnabas.server.fetch_answers import fetch_failed
 from barnabas.server.fetch_wait import FetchWait
-from barnabas.server.partition import Partition, fetch_failed
+from barnabas.server.partition import Partition
 from barnabas.types import BrokerId, LeaderEpoch, Offset, Uuid
 
 if TYPE_CHECKING:

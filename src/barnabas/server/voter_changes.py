@@ -85,12 +85,12 @@ class VoterChanges:
         return voters if isinstance(voters, Refusal) else await self._write(voters, wait=False)
 
     def upgrade_refused(self) -> Refusal | None:
-        voters = self._busy_refused() or membership.upgrade(self._quorum.raft, self._quorum.voter_history)
+        voters = self._upgraded()
         return voters if isinstance(voters, Refusal) else None
 
     async def upgrade(self, kraft_version: int) -> Refusal:
         """From the configuration into the log: from then on the voters can be changed."""
-        voters = self._busy_refused() or membership.upgrade(self._quorum.raft, self._quorum.voter_history)
+        voters = self._upgraded()
         if isinstance(voters, Refusal):
             return voters
         self._is_busy = True
@@ -100,6 +100,9 @@ class VoterChanges:
             self._is_busy = False
 
     # Details
+
+    def _upgraded(self) -> VoterSet | Refusal:
+        return self._busy_refused() or membership.upgrade(self._quorum.raft, self._quorum.voter_history)
 
     def _leader_refused(self) -> Refusal | None:
         return None if self._quorum.is_leader else Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)

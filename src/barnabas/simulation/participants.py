@@ -15,6 +15,7 @@ from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch import Record, encode_batch
+from barnabas.protocol.special_numbers import ACKS_ALL
 from barnabas.simulation.client import Client, ClientConnection, Unavailable
 from barnabas.simulation.history import (
     Batch,
@@ -39,7 +40,6 @@ REFUSALS = (
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,
 )
-ACKS_ALL = -1
 
 
 @dataclass(slots=True, kw_only=True)

@@ -22,9 +22,10 @@ from barnabas.protocol.special_numbers import READ_COMMITTED
 from barnabas.replication.fetch_session import FetchContext, FetchPartition
 from barnabas.server import leader_hints, quorum_fetch, read_replica, replica_fetch
 from barnabas.server.context import ListenerKind, RequestContext
+from barnabas.server.fetch_answers import fetch_failed
 from barnabas.server.fetch_wait import FetchWait
 from barnabas.server.leader_hints import LeaderHints
-from barnabas.server.partition import Partition, fetch_failed
+from barnabas.server.partition import Partition
 from barnabas.types import Offset
 
 if TYPE_CHECKING:
