@@ -13,6 +13,7 @@ from transactional_producer import GROUP, SETTINGS, TransactionalProducer, coord
 
 from barnabas.errors import ErrorCode
 from barnabas.metadata.topic_names import OFFSETS_TOPIC
+from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -33,7 +34,8 @@ ALONE = {
 }
 
 
-def batch_of(producer: TransactionalProducer, sequence: int) -> ProduceRequest:
+def batch_of(producer: TransactionalProducer, sequence: int, *partitions: int) -> ProduceRequest:
+    """One record, to the first partition unless others are named."""
     records = encode_batch(
         [Record(0, 1, None, b"%d" % sequence, [])],
         producer_id=producer.id,
@@ -41,12 +43,12 @@ def batch_of(producer: TransactionalProducer, sequence: int) -> ProduceRequest:
         base_sequence=sequence,
         transactional=True,
     )
-    data = PartitionProduceData(index=0, records=bytes(records))
+    data = [PartitionProduceData(index=each, records=bytes(records)) for each in partitions or (0,)]
     return ProduceRequest(
         transactional_id=producer.transactional_id,
         acks=-1,
         timeout_ms=5_000,
-        topic_data=[TopicProduceData(name="t", partition_data=[data])],
+        topic_data=[TopicProduceData(name="t", partition_data=data)],
     )
 
 
@@ -68,31 +70,41 @@ class SlowCoordinator:
 
 
 @asynccontextmanager
-async def alone() -> AsyncIterator[tuple[Cluster, TransactionalProducer]]:
+async def alone(partitions: int = 1) -> AsyncIterator[tuple[Cluster, TransactionalProducer]]:
     """One broker with a topic, and a producer that has begun."""
     async with Cluster(1, **ALONE) as cluster:
-        await cluster.create_topic("t", replicas=1)
+        await cluster.create_topic("t", partitions=partitions, replicas=1)
         producer = TransactionalProducer(cluster)
         await producer.init()
         yield cluster, producer
 
 
+def errors_of(answer: Any) -> list[int]:
+    return [each.error_code for each in answer.responses[0].partition_responses]
+
+
 def error_of(answer: Any) -> int:
-    return int(answer.responses[0].partition_responses[0].error_code)
+    (error,) = errors_of(answer)
+    return error
 
 
 async def write_marker(cluster: Cluster, producer: TransactionalProducer, epoch: int, topic: str = "t") -> None:
-    """On a connection of its own: that of a request which waits is held up."""
     marker = WritableTxnMarker(
         producer_id=producer.id,
         producer_epoch=epoch,
         topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[0])],
     )
+    await on_another_connection(cluster, WriteTxnMarkersRequest(markers=[marker]), 1)
+
+
+async def on_another_connection(cluster: Cluster, request: Any, version: int) -> Any:
+    """That of a request which waits is held up."""
     busy, cluster.nodes[1]._connection = cluster.nodes[1]._connection, None
-    await cluster.nodes[1].ask(WriteTxnMarkersRequest(markers=[marker]), 1)
+    answer = await cluster.nodes[1].ask(request, version)
     second, cluster.nodes[1]._connection = cluster.nodes[1]._connection, busy
     assert second is not None
     second.close()
+    return answer
 
 
 @pytest.mark.parametrize(
@@ -150,6 +162,50 @@ def test_who_ceases_to_lead_meanwhile_says_so(monkeypatch: pytest.MonkeyPatch) -
             cluster.replica(1, "t")._cease_to_lead()
             slow.say(ErrorCode.NONE)
             assert error_of(await writing) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(scenario)
+
+
+def test_a_partition_that_nobody_was_asked_about_is_not_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It appears here while the coordinator is asked about another one: it would have a transaction without an end."""
+
+    async def scenario() -> None:
+        async with alone() as (cluster, producer):
+            slow = SlowCoordinator(monkeypatch)
+            writing = asyncio.ensure_future(cluster.nodes[1].ask(batch_of(producer, 0, 0, 1), 12))
+            await until(lambda: slow.asked, "the coordinator is asked")
+            made = await on_another_connection(
+                cluster,
+                CreatePartitionsRequest(
+                    topics=[CreatePartitionsTopic(name="t", count=2, assignments=None)], timeout_ms=5_000
+                ),
+                3,
+            )
+            assert made.results[0].error_code == ErrorCode.NONE, made
+            await until(lambda: cluster.nodes[1].running.partitions.get("t", 1), "the new partition is there")
+            slow.say(ErrorCode.NONE)
+            assert errors_of(await writing) == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+            assert cluster.replica(1, "t", 1).log.log_end_offset == 0
+
+    run(scenario)
+
+
+def test_a_transaction_that_ends_while_another_partition_joins_it_is_not_begun_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The producer is told to look again; what it is told then is the coordinator's word."""
+
+    async def scenario() -> None:
+        async with alone(partitions=2) as (cluster, producer):
+            await producer.produce(0, b"before")
+            slow = SlowCoordinator(monkeypatch)
+            writing = asyncio.ensure_future(cluster.nodes[1].ask(batch_of(producer, 1, 0, 1), 11))
+            await until(lambda: slow.asked, "the coordinator is asked")
+            await write_marker(cluster, producer, producer.epoch)
+            slow.say(ErrorCode.TRANSACTION_ABORTABLE)
+            assert errors_of(await writing) == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.TRANSACTION_ABORTABLE]
+            log = cluster.replica(1, "t").log
+            assert log.last_stable_offset == log.log_end_offset
 
     run(scenario)
 

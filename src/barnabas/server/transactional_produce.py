@@ -5,7 +5,8 @@ from version 12 on told to add them (KIP-890); whoever it does not confirm is re
 that nobody would end.
 
 Always holds: what is refused was not written. Between the coordinator's word and the write there is no await, and a
-marker that comes while it is asked makes its word worthless.
+marker that comes while it is asked makes its word worthless. A partition that is led, or in which the transaction is at
+an end, only since then is refused: nobody was asked about it.
 """
 
 from __future__ import annotations
@@ -62,11 +63,24 @@ def check(broker: Broker, request: ProduceRequest, api_version: int) -> Refused 
     if isinstance(asked, Mapping):
         return _refused(beginning, asked, api_version)
     keep_records(request)
-    return _wait(beginning, asked, api_version)
+    return _wait(broker, request, api_version, beginning, asked)
 
 
-async def _wait(beginning: Mapping[TopicPartition, _Beginning], asked: Awaitable[Errors], api_version: int) -> Refused:
-    return _refused(beginning, await asked, api_version)
+async def _wait(
+    broker: Broker,
+    request: ProduceRequest,
+    api_version: int,
+    beginning: Mapping[TopicPartition, _Beginning],
+    asked: Awaitable[Errors],
+) -> Refused:
+    refused = _refused(beginning, await asked, api_version)
+    for partition, header in _transactional(broker, request, by_id=api_version >= TOPIC_ID_VERSION):
+        producer = _producer_of(header)
+        known = beginning.get(partition.name)
+        begun = has_begun(partition.log.producers.get(producer.id), producer)
+        if not begun and (known is None or known.partition is not partition):
+            refused[partition.name] = ErrorCode.NOT_LEADER_OR_FOLLOWER  # it comes again, and the coordinator is asked
+    return refused
 
 
 def keep_records(request: ProduceRequest) -> None:
@@ -111,7 +125,9 @@ def _beginning(found: list[tuple[Partition, BatchHeader]], *, adds: bool) -> dic
     return beginning
 
 
-def _refused(beginning: Mapping[TopicPartition, _Beginning], errors: Errors, api_version: int) -> Refused:
+def _refused(
+    beginning: Mapping[TopicPartition, _Beginning], errors: Errors, api_version: int
+) -> dict[TopicPartition, ErrorCode]:
     refused = {}
     adds = api_version >= ADDS_SINCE_VERSION
     for name, (partition, header, producer, guard) in beginning.items():
