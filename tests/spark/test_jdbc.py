@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import postgres
 import pytest
-from broker_process import wait_until
-from committed import values
+from committed import wait_for_committed
 
 from barnabas.spark.pipelines import Pipeline
 from barnabas.spark.pipelines.jdbc import jdbc_in, jdbc_out
@@ -59,8 +58,7 @@ def test_rows_in_and_out(
     database.run("INSERT INTO orders VALUES (12, 'tea')")
     assert run(inwards, once=True, spark=spark) == {"in": 1}
     assert run(outwards, once=True, spark=spark) == {"out": 1}
-    wait_until(lambda: len(values(served, topic)) == 4, "four rows")
-    found = [json.loads(each) for each in values(served, topic)]
+    found = [json.loads(value) for value in sorted(each.value() for each in wait_for_committed(served, topic, 4))]
     assert sorted((each["id"], each.get("dish")) for each in found) == [
         (3, "soup"),
         (5, "bread"),

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from broker_process import BrokerProcess, wait_until
+from broker_process import BrokerProcess
 from client_libraries import confluent_kafka as ck
-from committed import committed, create_topic, values
+from committed import committed, create_topic, values, wait_for_committed
 from confluent_io import deliver
 
 from barnabas.client.errors import KafkaError
@@ -139,10 +139,8 @@ class Everything:
 
     def read(self, name: str, count: int) -> list[Any]:
         """Exactly so many records, as JSON, sorted."""
-        topic = self.topic(name)
-        found = wait_until(lambda: len(found := values(self.address, topic)) >= count and found, topic)
-        assert len(found) == count, found
-        return [json.loads(each) for each in found]
+        found = wait_for_committed(self.address, self.topic(name), count)
+        return [json.loads(value) for value in sorted(each.value() for each in found)]
 
 
 @pytest.mark.timeout(SECONDS_MAX)
@@ -196,7 +194,7 @@ def check_a_stream_joined_with_a_table_that_changes(done: Everything) -> None:
 
 
 def check_that_bad_records_go_to_the_dead_letter_topic(done: Everything) -> None:
-    (letter,) = wait_until(lambda: committed(done.address, done.topic("dead")), "the bad record")
+    (letter,) = wait_for_committed(done.address, done.topic("dead"), 1)
     headers = dict(letter.headers())
     assert (letter.key(), letter.value(), headers["barnabas.flow"]) == (b"k", b"no JSON", b"joined")
     assert b"not JSON" in headers["barnabas.error"]
@@ -220,8 +218,7 @@ def check_files_in_and_a_lake_by_date(done: Everything) -> None:
 def check_that_a_mirror_keeps_everything(done: Everything) -> None:
     topic = done.topic("far")
     copy = f"copy.{topic}"
-    wait_until(lambda: len(committed(done.address, copy)) == 30, "everything is there")
-    assert facts(committed(done.address, copy)) == facts(committed(done.other, topic))
+    assert facts(wait_for_committed(done.address, copy, 30)) == facts(committed(done.other, topic))
     admin = ck.admin.AdminClient({"bootstrap.servers": done.address})
     resource = ck.admin.ConfigResource(ck.admin.RESOURCE_TOPIC, copy)
     assert admin.describe_configs([resource])[resource].result(20)["max.message.bytes"].value == "70000"
@@ -259,7 +256,7 @@ def unread(address: str, group: str, topic: str, partition: int) -> list[ck.Mess
 
 
 def check_a_pipeline_in_python(done: Everything) -> None:
-    wait_until(lambda: values(done.address, done.topic("shout-out")) == ["QUIET"], "the record")
+    assert [each.value() for each in wait_for_committed(done.address, done.topic("shout-out"), 1)] == [b"QUIET"]
 
 
 def check_that_a_bad_record_without_a_dead_letter_topic_fails_the_flow(done: Everything) -> None:
@@ -305,8 +302,7 @@ def test_what_is_updated_and_what_is_polled(
     pipeline.add(Polling(name="poll", poll=poll))
     send(served, seen, *({"key": key, "value": "1"} for key in ("a", "b", "a", "a")))
     assert run(pipeline, once=True, spark=spark) == {"count": 4, "poll": 2}
-    wait_until(lambda: len(committed(served, totals)) >= 3, "the totals")
-    found = [(each.key(), each.value()) for each in committed(served, totals)]
+    found = [(each.key(), each.value()) for each in wait_for_committed(served, totals, 3)]
     assert sorted(found[:2]) == [(b"a", b"2"), (b"b", b"1")]
     assert found[2:] == [(b"a", b"3")], "only what changed"
     assert sorted(values(served, polled)) == ["0", "1"], "the same batch, written twice"

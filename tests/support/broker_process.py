@@ -25,6 +25,7 @@ T = TypeVar("T")
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 READY_SECONDS_MAX = 30.0  # a loaded machine may be slow; an idle one needs a third of a second
 STOP_SECONDS_MAX = 30.0
+WAIT_SECONDS_MAX = 60.0
 _scratch = tempfile.TemporaryDirectory(prefix="barnabas-brokers-")  # removed when this process ends
 _numbers = itertools.count(1)
 
@@ -189,7 +190,7 @@ def peak_bytes(pid: int) -> int:
     raise ProcessLookupError(pid)
 
 
-def wait_until(condition: Callable[[], T], what: str, seconds: float = 20.0) -> T:
+def wait_until(condition: Callable[[], T], what: str, seconds: float = WAIT_SECONDS_MAX) -> T:
     """Calls until the answer is true; fails with `what` after the deadline."""
     deadline = time.monotonic() + seconds
     while True:

@@ -6,7 +6,9 @@ Holds: every partition was read to its end, or the test fails.
 from __future__ import annotations
 
 import time
+from collections import Counter
 
+from broker_process import WAIT_SECONDS_MAX
 from client_libraries import confluent_kafka as ck
 
 READ_SECONDS_MAX = 30.0
@@ -50,3 +52,31 @@ def committed(address: str, topic: str) -> list[ck.Message]:
 def values(address: str, topic: str) -> list[str]:
     """Sorted, so that what comes twice stands side by side."""
     return sorted(message.value().decode() for message in committed(address, topic))
+
+
+def wait_for_committed(address: str, topic: str, count: int) -> list[ck.Message]:
+    """When there are so many, and no more; tells what there is in the log where they do not come."""
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while len(found := committed(address, topic)) < count and time.monotonic() < deadline:
+        pass
+    assert len(found) == count, f"{len(found)} committed records, not {count}: {described(address, topic, found)}"
+    return found
+
+
+def described(address: str, topic: str, found: list[ck.Message]) -> str:
+    """Of each partition: how many committed records were read, the last one's offset, and the high watermark."""
+    counts = Counter(each.partition() for each in found)
+    last = {each.partition(): each.offset() for each in found}
+    consumer = ck.Consumer({"bootstrap.servers": address, "group.id": "unused", "log_level": 0})
+    try:
+        partitions = sorted(consumer.list_topics(topic, READ_SECONDS_MAX).topics[topic].partitions)
+        ends = {
+            index: consumer.get_watermark_offsets(ck.TopicPartition(topic, index), READ_SECONDS_MAX)[1]
+            for index in partitions
+        }
+    finally:
+        consumer.close()
+    return ", ".join(
+        f"{topic}-{index}: {counts[index]}, the last one at {last.get(index)}, high watermark {ends[index]}"
+        for index in partitions
+    )
