@@ -71,6 +71,7 @@ class Log:
         "_snapshots",
         "_times",
         "config",
+        "cut_bytes",
         "directory",
         "leader_epochs",
         "log_end_offset",
@@ -94,6 +95,7 @@ class Log:
         self.config = config
         self.log_start_offset = loaded.log_start_offset  # the first that may be read
         self.log_end_offset = loaded.log_end_offset  # the next record gets this one
+        self.cut_bytes = loaded.cut_bytes  # taken away when it was opened, as unsound
         self.producers = loaded.producers  # what the batches below log_end_offset say
         self.leader_epochs = loaded.leader_epochs  # likewise
         self._disk = disk

@@ -41,15 +41,17 @@ class LoadedLog:
     leader_epochs: LeaderEpochs
     snapshots: ProducerSnapshots
     recovered: list[Segment]  # not synced since
+    cut_bytes: int  # that were there and are not any more
     is_new: bool  # there was no segment: the one here was just made
 
 
 class Recovered:
-    """The segments that were checked and perhaps cut, and the base offsets of those without a producer's batch."""
+    """The segments that were checked and perhaps cut, the base offsets of those without a producer's batch, the cut."""
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []
         self.without_producers: set[Offset] = set()
+        self.cut_bytes = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +98,11 @@ def load(request: LoadRequest) -> LoadedLog:
             rebuild_leader_epochs(segments, leader_epochs)
     else:
         recovered = recover(request, segments, leader_epochs)
+    cut_bytes = recovered.cut_bytes
     log_end_offset = segments[-1].end_offset() if segments else request.log_start_offset
     if log_end_offset < request.log_start_offset:
         # The files went missing, or were never synced: what is left is older than everything that may be read.
+        cut_bytes += sum(segment.size_bytes for segment in segments)
         remove_segments(disk, segments)
         segments, recovered, log_end_offset = [], Recovered(), request.log_start_offset
     is_new = not segments
@@ -118,6 +122,7 @@ def load(request: LoadRequest) -> LoadedLog:
         leader_epochs=leader_epochs,
         snapshots=snapshots,
         recovered=recovered.segments,
+        cut_bytes=cut_bytes,
         is_new=is_new,
     )
 
@@ -210,6 +215,7 @@ def recover(request: LoadRequest, segments: list[Segment], leader_epochs: Leader
         # only compaction leaves such gaps rightly.
         is_gap = bool(following) and following[0].base_offset != end_offset
         if is_cut or (is_gap and "compact" not in request.config.cleanup_policy):
+            recovered.cut_bytes = size_bytes - segment.size_bytes + sum(each.size_bytes for each in following)
             # In this order, so that a crash in between leaves something that is cut again.
             remove_segments(request.disk, following)
             request.disk.sync_directory(request.directory)

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from barnabas.config.topic import TopicConfig
 from barnabas.log import checkpoint
-from barnabas.log.checkpoint import MetaProperties
+from barnabas.log.checkpoint import CheckpointError, MetaProperties
 from barnabas.log.log import Log
 from barnabas.log.open_segments import OpenSegments
 from barnabas.log.recovery import read_topic_id
@@ -124,7 +124,9 @@ class LogDirectory:
         exists = disk.exists(directory)
         known_id = read_topic_id(disk, directory) if exists else None
         if exists and self._is_stray(directory, known_id, topic_id):
-            self._set_aside(name.directory_name, STRAY_SUFFIX)  # a topic of the same name that was deleted meanwhile
+            # As a rule, a topic of the same name that was deleted meanwhile.
+            aside = self._set_aside(name.directory_name, STRAY_SUFFIX)
+            logger.warning("%s does not belong to topic %s: kept as %s", directory, uuid_text(topic_id), aside)
             exists, known_id = False, None
         if not exists:
             self._forget_offsets(name)
@@ -143,6 +145,13 @@ class LogDirectory:
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
         log.swap.cleaned_offset = self._cleaned_offsets.get(name, 0)
+        if log.cut_bytes:
+            logger.warning(
+                "%s: cut %d bytes behind offset %d, which a crash had left unsound",
+                directory,
+                log.cut_bytes,
+                log.log_end_offset,
+            )
         return log
 
     def high_watermark(self, name: TopicPartition) -> Offset:
@@ -224,10 +233,15 @@ class LogDirectory:
         return offsets
 
     def _read_offsets(self, file_name: str) -> dict[TopicPartition, Offset]:
+        """Without them a log is recovered, or compacted, from its beginning, and its watermark is found anew."""
         path = self._file(file_name)
         if not self._runtime.disk.exists(path):
             return {}
-        return checkpoint.decode_offsets(self._runtime.disk.read_bytes(path), path)
+        try:
+            return checkpoint.decode_offsets(self._runtime.disk.read_bytes(path), path)
+        except CheckpointError as error:
+            logger.error("what was written down cannot be read and is done without: %s", error)
+            return {}
 
     # Details
 

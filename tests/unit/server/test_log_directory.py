@@ -1,0 +1,94 @@
+"""A directory whose small files are damaged, or whose logs were torn: what is kept, and what its owner is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from log_fixtures import append, topic_config
+
+from barnabas.log import checkpoint
+from barnabas.log.log import Log
+from barnabas.runtime.interfaces import Runtime
+from barnabas.runtime.memory_disk import MemoryDisk
+from barnabas.runtime.system import system_runtime
+from barnabas.server.log_directory import LogDirectory
+from barnabas.types import TopicPartition
+
+PATH = "/data"
+NAME = TopicPartition("t", 0)
+TOPIC_ID = b"0123456789abcdef"
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    loop = asyncio.new_event_loop()
+    yield system_runtime(loop, MemoryDisk())
+    loop.close()
+
+
+def opened(runtime: Runtime) -> tuple[LogDirectory, Log]:
+    directory = LogDirectory(runtime, PATH)
+    directory.open()
+    return directory, directory.open_log(NAME, TOPIC_ID, topic_config(), 86_400_000)
+
+
+def with_records(runtime: Runtime, *, clean: bool, count: int = 3) -> None:
+    directory, log = opened(runtime)
+    for _ in range(count):
+        append(log)
+    log.close()
+    directory.write_checkpoints({NAME: log})
+    directory.write_high_watermarks({NAME: log})
+    directory.close(clean=clean)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("content", [b"\xff\xfe rubbish", b"0\n1\nt zero 5\n", b"7\n0\n"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        checkpoint.RECOVERY_POINT_FILE_NAME,
+        checkpoint.LOG_START_OFFSET_FILE_NAME,
+        checkpoint.HIGH_WATERMARK_FILE_NAME,
+        checkpoint.CLEANER_OFFSET_FILE_NAME,
+    ],
+)
+def test_offsets_that_cannot_be_read_are_named_and_done_without(
+    runtime: Runtime, name: str, content: bytes, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with_records(runtime, clean=clean)
+    runtime.disk.write_atomically(f"{PATH}/{name}", content)
+    directory, log = opened(runtime)
+    assert log.log_end_offset == 3
+    assert name in caplog.text
+    directory.write_checkpoints({NAME: log})  # and the file is written anew
+    directory.close(clean=False)
+
+
+def test_a_log_of_another_topic_is_set_aside_and_named(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    with_records(runtime, clean=True)
+    runtime.disk.write_atomically(f"{PATH}/t-0/{checkpoint.PARTITION_METADATA_FILE_NAME}", b"rubbish")
+    _, log = opened(runtime)
+    assert log.log_end_offset == 0
+    aside = next(entry for entry in runtime.disk.list_directory(PATH) if entry.endswith("-stray"))
+    assert aside in caplog.text
+
+
+def test_what_a_recovery_cuts_is_told(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    with_records(runtime, clean=False)
+    runtime.disk.remove(f"{PATH}/{checkpoint.RECOVERY_POINT_FILE_NAME}")
+    file = runtime.disk.open(f"{PATH}/t-0/{0:020d}.log")
+    file.write(file.size(), b"\xff" * 100)
+    file.close()
+    _, log = opened(runtime)
+    assert log.log_end_offset == 3
+    assert "t-0" in caplog.text
+    assert "100 bytes" in caplog.text
+
+
+def test_nothing_is_told_where_all_is_well(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    for clean in (True, False):
+        with_records(runtime, clean=clean)
+    assert not caplog.text
