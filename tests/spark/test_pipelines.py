@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from broker_process import BrokerProcess
+from brokers import KEEP_RECORDS
 from client_libraries import confluent_kafka as ck
 from committed import committed, create_topic, values, wait_for_committed
 from confluent_io import deliver
@@ -146,7 +147,7 @@ class Everything:
 @pytest.mark.timeout(SECONDS_MAX)
 def test_ready_pipelines(served: str, spark: SparkSession, tmp_path: Path) -> None:
     """One test, since every worker of a parallel run would else do all of it again."""
-    with BrokerProcess() as other:
+    with BrokerProcess(config=KEEP_RECORDS) as other:
         done = Everything(served, other.address, spark, tmp_path)
         done.before_the_first_run()
         done.run()

@@ -1,7 +1,8 @@
 """Brokers that tests share, as fixtures; a conftest imports those that its folder wants.
 
 Holds: each is started when a test first asks for it. Of Apache Kafka there is one for all workers of a test run: the
-worker that started it ends it once no other uses it any more.
+worker that started it ends it once no other uses it any more. None of them takes old records away, for tests write
+records with timestamps of years ago, and one that reads them again later must find them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from tls_proxy import TlsProxy
 
 from barnabas.cli.ports import Ports
 
+KEEP_RECORDS = {"log.retention.check.interval.ms": 86_400_000}
+
 
 @pytest.fixture(scope="session")
 def served() -> Iterator[str]:
@@ -30,7 +33,7 @@ def served() -> Iterator[str]:
     if given:
         yield given
         return
-    with BrokerProcess() as broker:
+    with BrokerProcess(config=KEEP_RECORDS) as broker:
         yield broker.address
         assert broker.is_running(), broker.errors()
         assert "Traceback" not in broker.errors(), broker.errors()[-8000:]
@@ -67,6 +70,7 @@ def behind_tls() -> Iterator[str]:
         inside, outside = ports.take(0), ports.take(0)
         ports.settle()
         settings = {
+            **KEEP_RECORDS,
             "listeners": f"PLAINTEXT://127.0.0.1:{inside},TLS://127.0.0.1:{outside}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{inside},TLS://{proxy.address}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,TLS:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -84,7 +88,7 @@ def _one_for_all_workers(shared: Path, directory: Path) -> Iterator[dict[str, st
     with (shared / "apache-kafka-use").open("a") as use:  # locked, together, by all who use it
         with _locked(shared / "apache-kafka-start"):
             if not address.exists():
-                own, addresses = secured_kafka(directory)
+                own, addresses = secured_kafka(directory, KEEP_RECORDS)
                 own.start()
                 address.write_text(json.dumps(addresses))
             fcntl.flock(use, fcntl.LOCK_SH)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from pathlib import Path
 
 from apache_kafka import ApacheKafka, free_port
@@ -30,7 +31,7 @@ _MODULES = {
 }
 
 
-def secured_kafka(directory: Path) -> tuple[ApacheKafka, dict[str, str]]:
+def secured_kafka(directory: Path, config: Mapping[str, object]) -> tuple[ApacheKafka, dict[str, str]]:
     """Not started; and where each kind of listener is."""
     port, controller_port = free_port(), free_port()
     addresses = {"PLAINTEXT": f"127.0.0.1:{port}", **{each: f"127.0.0.1:{free_port()}" for each in PROTOCOLS}}
@@ -50,6 +51,7 @@ def secured_kafka(directory: Path) -> tuple[ApacheKafka, dict[str, str]]:
         "group.consumer.assignment.interval.ms": 0,
         "group.consumer.heartbeat.interval.ms": 500,
         "group.consumer.min.heartbeat.interval.ms": 500,
+        **config,
     }
     for protocol, mechanisms in MECHANISMS.items():
         listener = f"listener.name.{protocol.lower()}"
