@@ -1,12 +1,15 @@
 """The metadata quorum of real brokers in one process: snapshots, and who is too far behind for the log."""
 
 import asyncio
+import logging
 from typing import Any
 
+import pytest
 from cluster import Cluster, Node, run, until
 
 from barnabas.consensus.messages import LogEnd, SnapshotPosition, SnapshotVerdict
 from barnabas.errors import ErrorCode
+from barnabas.log.checkpoint import META_PROPERTIES_FILE_NAME
 from barnabas.server.context import CloseConnection
 
 SNAPSHOTS = {
@@ -132,5 +135,27 @@ def test_a_broker_that_runs_takes_a_snapshot_for_what_it_missed() -> None:
             await until(lambda: "t24" in away.running.controller.image.topics_by_name, "it knows the newest")
             await cluster.create_topic("later", min_insync_replicas="3")
             assert (await cluster.produce("later", b"a")).error_code == ErrorCode.NONE
+
+    run(scenario)
+
+
+def test_a_node_of_another_cluster_is_told_so_and_stays_out(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            leader_id = cluster.controller.running.node_id
+            assert f"node {leader_id} leads the metadata quorum" in caplog.text
+            stranger = next(node for node in cluster.running if node is not cluster.controller)
+            own_id = stranger.running.cluster_id
+            await stranger.stop()
+            path = f"/memory/{META_PROPERTIES_FILE_NAME}"
+            stranger.disk.write_atomically(path, stranger.disk.read_bytes(path).replace(own_id.encode(), b"A" * 22))
+            starting = asyncio.ensure_future(stranger.start())
+            await until(lambda: f"does not belong to cluster {'A' * 22}" in caplog.text, "it is told")
+            assert not starting.done()
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            stranger.broker = None
 
     run(scenario)

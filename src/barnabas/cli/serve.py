@@ -119,7 +119,9 @@ async def _run(config: BrokerConfig, memory: bool, supervised: bool) -> int:
 
 
 def _why(failure: Exception) -> str:
-    return str(failure) if isinstance(failure, DirectoryFailed) else f"the metadata log failed: {failure}"
+    if isinstance(failure, DirectoryFailed):
+        return str(failure)
+    return f"the metadata cannot be written or carried out: {failure}"
 
 
 def _at_end_of_input(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

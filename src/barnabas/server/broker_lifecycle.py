@@ -110,20 +110,29 @@ class BrokerLifecycle:
             log_dirs=list(self._directory_ids),
             previous_broker_epoch=self._broker.directory.clean_broker_epoch,
         )
+        told = ""
         while True:
-            try:
-                answer = await self._broker.controller_channel.request(request, PURPOSE, timeout_ms=self._timeout_ms)
-            except ConnectionLost as error:
-                logger.debug("cannot register yet: %s", error)
-                await self._wait(RETRY_MS)
-                continue
-            if answer.error_code == ErrorCode.NONE:
-                self.epoch = answer.broker_epoch
+            reason = await self._ask_to_register(request)
+            if reason is None:
                 return
-            refused = ErrorCode(answer.error_code)
-            if not refused.retriable and refused not in PASSING:
-                raise MetadataUnavailable(f"node {self._broker.node_id} cannot register: {refused.name}")
+            if reason != told:
+                logger.info("cannot register yet: %s", reason)
+            told = reason
             await self._wait(RETRY_MS)
+
+    async def _ask_to_register(self, request: BrokerRegistrationRequest) -> str | None:
+        """Why not, where it may be asked again."""
+        try:
+            answer = await self._broker.controller_channel.request(request, PURPOSE, timeout_ms=self._timeout_ms)
+        except ConnectionLost as error:
+            return str(error)
+        if answer.error_code == ErrorCode.NONE:
+            self.epoch = answer.broker_epoch
+            return None
+        refused = ErrorCode(answer.error_code)
+        if not refused.retriable and refused not in PASSING:
+            raise MetadataUnavailable(f"node {self._broker.node_id} cannot register: {refused.name}")
+        return refused.name
 
     async def _beat(self) -> None:
         while True:

@@ -78,7 +78,7 @@ class Connection:
         except DecodeError as error:
             self.close(f"unreadable request: {error}")
         except ConnectionError as error:
-            self.close(f"connection lost: {error}")
+            self._lost(error)
         except CloseConnection as request:
             self.close(str(request))
         except Exception:
@@ -169,7 +169,7 @@ class Connection:
             except BlockingIOError:
                 sent = 0
             except OSError as error:
-                self.close(f"connection lost: {error}")
+                self._lost(error)
                 return
             if sent == len(output):
                 output.clear()
@@ -216,7 +216,7 @@ class Connection:
             self.socket.on_writable(self._writable)
             self._read_or_pause()
         except OSError as error:
-            self.close(f"connection lost: {error}")
+            self._lost(error)
 
     def _writable(self) -> None:
         self.active_ms = self._clock.monotonic_ms()
@@ -232,6 +232,11 @@ class Connection:
     def waiting(self) -> bool:
         """Whether it is the broker's turn: such a connection is not idle."""
         return bool(self._pending)
+
+    def _lost(self, error: OSError) -> None:
+        """Some clients leave like this every time, so it is worth no more than a word to who looks for it."""
+        logger.debug("the connection from %s:%d was lost: %s", *self.socket.peer_address, error)
+        self.close()
 
     def close(self, reason: str | None = None) -> None:
         if self._closed:

@@ -316,8 +316,11 @@ class ControllerService:
         self._head = image
 
     def _fail(self, error: Exception) -> None:
-        """What the disk holds now is unknown, so nothing more may be built upon it."""
-        logger.error("The metadata log has failed: %s", error, exc_info=error)
+        """The metadata cannot be written, or what it says not be done, for instance a log opened.
+
+        What the disk holds now is unknown, so nothing more may be built upon it.
+        """
+        logger.error("the metadata cannot be written or carried out: %s", error)
         self.failure = error
         self._fail_pending(error)
         self._on_failure(error)

@@ -36,6 +36,7 @@ from barnabas.consensus.raft import Output, Raft, Timeouts
 from barnabas.consensus.snapshot_file import InvalidSnapshot
 from barnabas.consensus.voter_history import VoterHistory
 from barnabas.consensus.voters import ReplicaKey, VoterSet
+from barnabas.errors import ErrorCode
 from barnabas.protocol.message import Message
 from barnabas.runtime.interfaces import Address, Runtime, Timer
 from barnabas.server import quorum_messages
@@ -106,6 +107,7 @@ class Quorum:
         self._sends: dict[asyncio.Task[None], None] = {}  # kept so that none is collected while it runs
         self._news: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # see `news`
         self._known = (self.raft.role, self.raft.leader_id)  # as last told
+        self._strangers: dict[BrokerId, None] = {}  # nodes that said that they belong to another cluster
         self._failure: OSError | None = None
         self._stopped = False
 
@@ -210,9 +212,17 @@ class Quorum:
             task.add_done_callback(self._sends.pop)
         known = (self.raft.role, self.raft.leader_id)
         if output != Output() or known != self._known:
+            if self.raft.leader_id != self._known[1]:
+                self._log_leader()
             self._known = known
             self._tell()
         self._set_timer()
+
+    def _log_leader(self) -> None:
+        if self.raft.leader_id == NO_LEADER:
+            logger.info("no leader of the metadata quorum is known, in epoch %d", self.epoch)
+        else:
+            logger.info("node %d leads the metadata quorum in epoch %d", self.raft.leader_id, self.epoch)
 
     def _heed_voters(self) -> None:
         """The log has grown or was cut: perhaps others vote now."""
@@ -248,6 +258,7 @@ class Quorum:
         except ConnectionLost as error:
             logger.debug("no answer from voter %d: %s", send.to, error)
             return
+        self._heed_cluster(send.to, response.error_code)
         self.addresses.learn(quorum_messages.endpoints_in(response))
         if isinstance(send.message, VoteRequest):
             answer = quorum_messages.decode_vote_response(response)
@@ -256,6 +267,14 @@ class Quorum:
                 self._perform(self.raft.receive_vote_response(send.to, answer, send.message.pre_vote, now_ms))
             except OSError as error:
                 self._failed(error)
+
+    def _heed_cluster(self, node_id: BrokerId, error_code: int) -> None:
+        """Nothing here can mend it, so its owner must hear of it, but not at every try."""
+        if error_code != ErrorCode.INCONSISTENT_CLUSTER_ID:
+            self._strangers.pop(node_id, None)
+        elif node_id not in self._strangers:
+            self._strangers[node_id] = None
+            logger.error("node %d does not belong to cluster %s, as this node does", node_id, self._cluster_id)
 
     # As leader
 
@@ -346,6 +365,7 @@ class Quorum:
             position, self._cluster_id, self.raft.high_watermark, FETCH_WAIT_MS_MAX, self._sizes.log_bytes_max
         )
         response = await peer.request(request, FETCH_WAIT_MS_MAX + self._timeouts.fetch_ms)
+        self._heed_cluster(target, response.error_code)
         verdict, records = quorum_messages.decode_fetch_response(response)
         self.addresses.learn(quorum_messages.endpoints_in(response))
         if self.raft.fetch_position() != position:
