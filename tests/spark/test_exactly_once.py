@@ -42,7 +42,7 @@ class Driver:
         self.run = f"run{id(self):x}"
 
     def plan(self) -> Writing:
-        return pickle.loads(pickle.dumps(Writing(self.given, SCHEMA)))
+        return pickle.loads(pickle.dumps(Writing(self.given, SCHEMA).planned()))
 
     def task(self, planned: Writing, batch_id: int, rows: list[str], query: str = QUERY, run: str = "") -> TaskDone:
         batches = iter([pa.record_batch({"value": pa.array(rows, pa.string())})] if rows else [])

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType, TimestampType
 
 from barnabas.client.errors import KafkaError, KafkaTimeoutError, UnknownTopicError
+from barnabas.spark import task_writer
 from barnabas.spark.arrow_encoder import UnfitRows
 from barnabas.spark.writer import BatchWriter, TaskDone
 from barnabas.testing import Kafka
@@ -51,7 +52,7 @@ def write(kafka: Kafka, batches: list[pa.RecordBatch], **options: str) -> TaskDo
         "kafka.delivery.timeout.ms": "20000",
         **{name.replace("_", "."): text for name, text in options.items()},
     }
-    writer: BatchWriter = pickle.loads(pickle.dumps(BatchWriter(given, schema, False)))
+    writer: BatchWriter = pickle.loads(pickle.dumps(BatchWriter(given, schema, False).planned()))
     done = writer.write(iter(batches))
     assert isinstance(done, TaskDone)
     return done
@@ -124,7 +125,7 @@ def test_a_leader_that_dies(kafka: Kafka) -> None:
 
     schema = StructType().add("value", StringType()).add("partition", IntegerType())
     given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.batch.size": "2000", "topic": topic}
-    writer = pickle.loads(pickle.dumps(BatchWriter(given, schema, False)))
+    writer = pickle.loads(pickle.dumps(BatchWriter(given, schema, False).planned()))
     writer.write(dying())
     assert is_whole(read(kafka, topic))
     kafka.start_broker(victim)
@@ -165,7 +166,8 @@ def test_keys_headers_timestamps_and_topics_by_column(kafka: Kafka) -> None:
     assert (other.key, other.value, list(other.headers)) == (None, b"2", [])
 
 
-def test_a_topic_that_is_not_there_fails_the_plan(kafka: Kafka) -> None:
+def test_a_topic_that_is_not_there_fails_the_plan(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_writer, "TOPIC_WAIT_MS", 300)
     with pytest.raises(UnknownTopicError, match="there is no topic 'unheard-of'"):
         write(kafka, rows(), topic="unheard-of")
     assert "unheard-of" not in kafka.topics()

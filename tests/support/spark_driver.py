@@ -26,6 +26,7 @@ from barnabas.spark.source import BarnabasSource
 from barnabas.spark.writer import StreamWriter
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 POINTS = ("nowhere", "in a task", "before the decision", "after the decision", "between the ends", "after the ends")
@@ -101,7 +102,8 @@ class FaultySource(BarnabasSource):
         return "faulty"
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> FaultyWriter:
-        return FaultyWriter(self.options, schema, overwrite)
+        writer = FaultyWriter(self.options, schema, overwrite)
+        return writer if self.is_copy else writer.planned()
 
 
 def main(address: str, source: str, sink: str, folder: str, point: str, begin: str = "earliest") -> None:
@@ -111,6 +113,21 @@ def main(address: str, source: str, sink: str, folder: str, point: str, begin: s
 
     spark = session("driver", master="local[2, 4]", settings={"spark.sql.shuffle.partitions": "2"})
     spark.dataSource.register(spark_driver.FaultySource)
+    copy(spark, address, source, sink, folder, begin, "faulty", xpoint=point, xfolder=folder)
+    spark.stop()
+
+
+def copy(
+    spark: SparkSession,
+    address: str,
+    source: str,
+    sink: str,
+    folder: str,
+    begin: str = "earliest",
+    writer: str = "barnabas",
+    **more: str,
+) -> None:
+    """Goes on from the checkpoint in the folder until there is nothing more to copy."""
     servers = {"kafka.bootstrap.servers": address}
     rows = (
         spark.readStream.format("barnabas")
@@ -120,14 +137,13 @@ def main(address: str, source: str, sink: str, folder: str, point: str, begin: s
     )
     query = (
         rows.select("key", "value")
-        .writeStream.format("faulty")
-        .options(**servers, topic=sink, exactlyOnce="true", sinkId=f"copy of {source}", xpoint=point, xfolder=folder)
+        .writeStream.format(writer)
+        .options(**servers, topic=sink, exactlyOnce="true", sinkId=f"copy of {source}", **more)
         .option("checkpointLocation", f"{folder}/checkpoint")
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    spark.stop()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ Light to import: Spark imports it in every session that looks for data sources.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 
@@ -21,6 +21,12 @@ ADDED_BY_SPARK = ("path", "paths", "queryName", "checkpointLocation")
 
 
 class BarnabasSource(DataSource):
+    is_copy = False  # of one that Spark pickled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.is_copy = True
+
     @classmethod
     def name(cls) -> str:
         return "barnabas"
@@ -56,12 +62,15 @@ class BarnabasSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from barnabas.spark.writer import BatchWriter
 
-        return BatchWriter(self.options, schema, overwrite)
+        return BatchWriter(self.options, schema, overwrite).planned()
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         from barnabas.spark.writer import StreamWriter
 
-        return StreamWriter(self.options, schema, overwrite)
+        writer = StreamWriter(self.options, schema, overwrite)
+        # Spark plans a batch with a source that it builds anew, and commits it with a copy of one that it had pickled;
+        # a plan in the latter would fence the very batch that it is to commit.
+        return writer if self.is_copy else writer.planned()
 
     def _read_options(self) -> Options:
         from barnabas.spark.options import READ_OPTIONS, Options

@@ -1,7 +1,7 @@
 """The sink `barnabas` as Spark calls it, for batches and streams.
 
 Spark builds a writer in one process, pickles it for the tasks, and has another one commit: what they share is what is
-pickled and what tasks answer. The one that is pickled is the one that plans.
+pickled and what tasks answer.
 Always holds: a write that cannot work (options, columns, a topic that is not there) fails before a row is sent. By
 default each row is there at least once, and without repeats unless a task is run again; with exactlyOnce see
 `exactly_once`. Does not know: bytes, brokers.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -59,14 +59,11 @@ class Writing:
         check_schema(schema, self.options.topic, needs_offsets=self.options.sync_topic is not None)
         self._plan: Plan | None = None
         self._run = uuid.uuid4().hex[:RUN_CHARACTERS]
-        self._is_planned = False
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Before Spark sends this writer to the tasks. Spark pickles it more than once."""
-        if not self._is_planned:
-            self._plan = connections().run(self._prepare())
-            self._is_planned = True
-        return self.__dict__.copy()
+    def planned(self) -> Self:
+        """This one, once for each batch, before it is sent to the tasks: others that write to the sink are fenced."""
+        self._plan = connections().run(self._prepare())
+        return self
 
     async def _prepare(self) -> Plan | None:
         cluster = await connections().cluster(self.options.config)
@@ -85,6 +82,7 @@ class Writing:
 
     def write_task(self, rows: Iterator[RecordBatch], batch: Batch, run: str) -> TaskDone:
         plan = self._plan
+        assert (plan is not None) == self.options.exactly_once, "the driver has planned"
         if plan is not None and batch.is_done_by(plan.decided):
             for _rows in rows:
                 pass  # Spark wants them to be taken
@@ -263,11 +261,3 @@ class StreamWriter(Writing, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self.abort_all(messages)
-
-
-def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    return BatchWriter(options, schema, overwrite)
-
-
-def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    return StreamWriter(options, schema, overwrite)
