@@ -16,6 +16,7 @@ from barnabas.client.errors import (
     BrokersUnreachableError,
     BufferExhaustedError,
     ClientClosedError,
+    InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
     RecordTooLargeError,
@@ -205,6 +206,20 @@ def test_wrong_use_is_told() -> None:
                     await writer.send_many("t", [bytes(2_000_000)])
                 with pytest.raises(UnknownTopicError, match="nowhere"):
                     await writer.send("nowhere", b"")
+                for topic in (None, b"t"):
+                    with pytest.raises(TypeError, match="the topic must be text, not"):
+                        await writer.send(topic, b"")  # type: ignore[arg-type]
+                with pytest.raises(InvalidTopicError, match="1 to 249"):
+                    await writer.send("", b"")
+                with pytest.raises(TypeError, match="partition must be a whole number, not str"):
+                    await writer.send("t", b"", partition="0")  # type: ignore[arg-type]
+                for timestamp_ms in (1.5, "1"):
+                    with pytest.raises(TypeError, match="timestamp_ms must be a whole number"):
+                        await writer.send("t", b"", timestamp_ms=timestamp_ms)  # type: ignore[arg-type]
+                for timestamp_ms in (-1, 1 << 63):
+                    with pytest.raises(ValueError, match="milliseconds since 1970"):
+                        await writer.send_many("t", [b""], timestamp_ms=timestamp_ms)
+                assert (await writer.send_and_wait("t", b"")).offset == 0  # nothing of that is left
             for use in (writer.send("t", b""), writer.send_many("t", [b""]), writer.flush(), writer.start()):
                 with pytest.raises(ClientClosedError, match="closed"):
                     await use
@@ -236,6 +251,28 @@ def test_a_full_buffer_makes_the_caller_wait_and_then_fail() -> None:
                 await cluster.nodes[1].start()
                 await writer.flush()
                 assert (await writer.send_and_wait("t", bytes(500))).offset == 45
+
+    run(scenario)
+
+
+def test_records_that_find_no_partition_take_no_room() -> None:
+    def partitioner(key: bytes | None, count: int) -> int:
+        if key == b"bad":
+            raise ZeroDivisionError
+        return 0
+
+    async def scenario() -> None:
+        async with Cluster(1, **ALONE) as cluster:
+            await cluster.create_topic("t", replicas=1)
+            async with producer(cluster, buffer_memory=3000, partitioner=partitioner, max_block_ms=5000) as writer:
+                for _ in range(9):
+                    with pytest.raises(ZeroDivisionError):
+                        await writer.send("t", bytes(500), key=b"bad")
+                    with pytest.raises(UnknownTopicError):
+                        await writer.send("t", bytes(500), partition=-1)
+                    with pytest.raises(UnknownTopicError):
+                        await writer.send_many("t", [bytes(500)], partition=-1)
+                assert (await writer.send_and_wait("t", bytes(500))).offset == 0
 
     run(scenario)
 

@@ -40,7 +40,17 @@ from barnabas.client.metadata import PartitionMetadata, TopicMetadata
 from barnabas.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.client.outcomes import RecordFuture, RecordFutures, RecordMetadata, ending
 from barnabas.client.partitioner import StickyChoice, partition_of_key
-from barnabas.client.record_input import Headers, Serializer, as_bytes, as_column, as_headers, ends_of
+from barnabas.client.record_input import (
+    Headers,
+    Serializer,
+    as_bytes,
+    as_column,
+    as_headers,
+    as_number,
+    as_timestamp_ms,
+    check_topic,
+    ends_of,
+)
 from barnabas.client.sender import Sender
 from barnabas.client.settings import ProducerConfig
 from barnabas.client.transaction import OpenTransaction, State, Transactions
@@ -190,14 +200,16 @@ class Producer(Lifetime):
             size += headers_bytes
         if size > self._size_max:
             raise self._too_large(size)
-        if not self._room.take(size):
-            await self._wait_for_room(size)
+        if timestamp_ms is not None:
+            timestamp_ms = as_timestamp_ms(timestamp_ms)
         if key is None and partition is None and self._partitioner is None:
             lane = writer.lanes[writer.sticky.choose(size, writer.available)]
         else:
-            if partition is not None and partition >= len(writer.lanes):
+            if partition is not None and as_number(partition, "partition") >= len(writer.lanes):
                 writer = await self._writer(topic, partition)
             lane = writer.lanes[self._partition(topic, writer, key, partition)]
+        if not self._room.take(size):  # nothing fails between this and the batch, which gives it back
+            await self._wait_for_room(size)
         if timestamp_ms is None:
             timestamp_ms = self._clock.now_ms()
         queue = lane.queue
@@ -255,7 +267,7 @@ class Producer(Lifetime):
         key_column = None if keys is None else as_column(keys, "key", self._serialize_key)
         if key_column is not None and len(key_column) != len(column):
             raise ValueError(f"{len(key_column)} keys for {len(column)} values; give each record its key, or none")
-        at_ms = self._clock.now_ms() if timestamp_ms is None else timestamp_ms
+        at_ms = self._clock.now_ms() if timestamp_ms is None else as_timestamp_ms(timestamp_ms)
         futures = RecordFutures()
         if key_column is None or partition is not None:
             await self._send_column(topic, writer, column, key_column, partition, at_ms, futures)
@@ -302,14 +314,14 @@ class Producer(Lifetime):
                 raise self._too_large(ends[first] - begun)
             end = max(bisect_right(ends, begun + accumulator.batch_size, first), first + 1)
             size = ends[end - 1] - begun
-            if not self._room.take(size):
-                await self._wait_for_room(size)
             if writer.version is not self._topics.get(topic):
                 writer = await self._writer(topic, partition)
             if partition is None and self._partitioner is None:
                 lane = writer.lanes[writer.sticky.choose(size, writer.available)]
             else:
                 lane = writer.lanes[self._partition(topic, writer, None, partition)]
+            if not self._room.take(size):  # nothing fails between this and the batch, which gives it back
+                await self._wait_for_room(size)
             batch = accumulator.open_batch(lane, size, self._clock.monotonic_ms())
             chunk = None if keys is None else keys[first:end]
             futures.add(batch, batch.extend(chunk, values[first:end], at_ms, size), end - first)
@@ -421,7 +433,9 @@ class Producer(Lifetime):
         """With metadata of the topic that is current, asked for where it lacks the topic or the partition."""
         self._running()
         known = self._cluster.topic(topic)
-        if known is None or (partition is not None and partition >= known.partition_count):
+        if known is None:
+            check_topic(topic)
+        if known is None or (partition is not None and as_number(partition, "partition") >= known.partition_count):
             known = await self._cluster.retry(
                 lambda: self._find(topic, partition), what=f"topic {topic}", timeout_ms=self._config.max_block_ms
             )

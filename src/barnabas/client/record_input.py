@@ -1,17 +1,43 @@
-"""Keys, values and headers as applications give them: checked, and as bytes.
+"""Records as applications give them: each part of them checked; keys and values as bytes.
 
-Always holds: what is of the wrong type raises TypeError with what to write instead.
+Always holds: what is of the wrong type raises TypeError with what to write instead. What passes can be encoded.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
+from operator import index
 from typing import Any
 
 from barnabas.client.accumulator import RECORD_OVERHEAD_BYTES
+from barnabas.client.errors import error_of
+from barnabas.errors import ErrorCode
 from barnabas.protocol.record_batch import Header
 
 Headers = Sequence[Header] | Mapping[str, bytes | None]
 Serializer = Callable[[Any], bytes | None]
+
+TIMESTAMP_MS_MAX = (1 << 63) - 1
+
+
+def check_topic(topic: Any) -> None:
+    if not isinstance(topic, str):
+        raise TypeError(f"the topic must be text, not {type(topic).__name__}")
+    if not topic:
+        raise error_of(ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
+def as_number(given: Any, what: str) -> int:
+    try:
+        return index(given)
+    except TypeError:
+        raise TypeError(f"{what} must be a whole number, not {type(given).__name__}") from None
+
+
+def as_timestamp_ms(given: Any) -> int:
+    timestamp_ms = as_number(given, "timestamp_ms")
+    if not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX:
+        raise ValueError(f"timestamp_ms={timestamp_ms} is no time of a record; milliseconds since 1970 are wanted")
+    return timestamp_ms
 
 
 def as_bytes(data: Any, what: str) -> bytes:
