@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
 
 import brokers
 import postgres
+import spark_home
 from committed import create_topic
 
 _numbers = itertools.count(1)
@@ -41,7 +42,7 @@ def new_topic(served: str, unique: str) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def java() -> None:
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """For tests whose processes start Spark by themselves."""
     from barnabas.spark.java import JavaNotFound, find_java
 
@@ -49,6 +50,10 @@ def java() -> None:
         find_java(os.environ)
     except JavaNotFound as missing:
         pytest.skip(str(missing))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in spark_home.environment(tmp_path_factory.mktemp("spark")).items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.fixture(scope="session")

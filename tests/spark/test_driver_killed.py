@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from broker_process import wait_until
@@ -20,7 +21,10 @@ from client_libraries import confluent_kafka as ck
 from cluster_process import ClusterProcess
 from committed import create_topic, values
 from confluent_io import deliver
-from spark_driver import POINTS
+from spark_driver import POINTS, copy
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SUPPORT = Path(__file__).resolve().parent.parent / "support"
 ROWS = 40
@@ -64,15 +68,20 @@ def until_done(address: str, source: str, sink: str, folder: Path, point: str) -
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_every_row_once(served: str, new_topic: Callable[..., str], tmp_path: Path, point: str) -> None:
+def test_every_row_once(
+    served: str, new_topic: Callable[..., str], spark: SparkSession, tmp_path: Path, point: str
+) -> None:
+    """The next driver is this process, whose session is there already."""
     if not EVERYTHING and point != IN_THE_SUITE:
         pytest.skip("make chaos-spark runs it")
     source, sink = new_topic(2), new_topic(2)
     rows = send(served, source, ROWS)
-    codes = until_done(served, source, sink, tmp_path, point)
+    code = drive(served, source, sink, tmp_path, point)
     assert (tmp_path / "died").exists() == (point != "nowhere")
     if point not in ("nowhere", "in a task"):
-        assert codes[0] == -9, "the driver was killed"
+        assert code == -9, "the driver was killed"
+    if code != 0:
+        copy(spark, served, source, sink, str(tmp_path))
     wait_until(lambda: values(served, sink) == rows, f"every row once: {values(served, sink)}")
 
 
