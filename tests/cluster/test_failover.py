@@ -4,10 +4,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from cluster import WAIT_SECONDS_MAX, Cluster, run, until
+from cluster import REQUEST_MS_MAX, WAIT_SECONDS_MAX, Cluster, run, until
 
+from barnabas.errors import ErrorCode
+from barnabas.metadata.image import ResourceType
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.server import peers
+from barnabas.types import NO_LEADER
 
 METADATA_VERSION = 12
 
@@ -71,5 +79,29 @@ def test_a_broker_that_only_lost_a_connection_is_not_gone() -> None:
             id = next(id for id, node in cluster.nodes.items() if node.running is not controller)
             assert not await controller.controller._is_gone(id)
             assert not controller.controller.image.brokers[id].fenced
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("kind", ["topics", "configs"])
+def test_what_a_client_asks_for_waits_until_there_is_a_controller(kind: str) -> None:
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name="before", configs=[])
+    request = {
+        "topics": CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_MS_MAX),
+        "configs": IncrementalAlterConfigsRequest(resources=[resource]),
+    }[kind]
+
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            await cluster.create_topic("before")
+            alone, *others = cluster.running
+            await asyncio.gather(*(node.stop() for node in others))
+            await until(lambda: alone.running.controller.quorum.leader_id == NO_LEADER, "there is no controller")
+            asking = asyncio.ensure_future(alone.ask(request, 7 if kind == "topics" else 1))
+            await until(lambda: any(each.waiting for each in alone.running.acceptor._connections), "it waits")
+            await asyncio.gather(*(node.start() for node in others))
+            answer = await asking
+            assert (answer.topics if kind == "topics" else answer.responses)[0].error_code == ErrorCode.NONE
 
     run(scenario)

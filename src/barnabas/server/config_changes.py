@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.connection import ConnectionLost
 from barnabas.controller import configs
 from barnabas.controller.configs import Alteration
 from barnabas.controller.decision import Decision, Refusal
 from barnabas.errors import ErrorCode
 from barnabas.metadata.image import MetadataImage, ResourceType
 from barnabas.server import loggers
-from barnabas.server.context import CloseConnection, ListenerKind, RequestContext
+from barnabas.server.context import ListenerKind, RequestContext
 from barnabas.types import Offset
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
-PURPOSE = "forward"
 Outcomes = list[Refusal | None]  # None: done
 
 
@@ -57,10 +55,7 @@ async def _decide(broker: Broker, alterations: list[Alteration], validate_only: 
 
 async def _forward(broker: Broker, context: RequestContext, request: Any, resources: list[Any]) -> Outcomes:
     forwarded = type(request)(resources=resources, validate_only=request.validate_only)
-    try:
-        answer = await broker.controller_channel.request(forwarded, PURPOSE, context.api_version)
-    except ConnectionLost as error:
-        raise CloseConnection(f"the controller cannot be reached: {error}") from error
+    answer = await broker.controller_channel.forward(context, forwarded)
     return [
         None if each.error_code == ErrorCode.NONE else Refusal(ErrorCode(each.error_code), each.error_message)
         for each in answer.responses

@@ -1,11 +1,13 @@
 """The way to the active controller, wherever it is: a call within this node, or a request to another one.
 
 Always holds: a request goes to whom this node believes to be the controller now. Who is wrong about that is told
-NOT_CONTROLLER, and asks again when it has heard more.
+NOT_CONTROLLER, and asks again when it has heard more. A client need not know that controllers come and go: what it
+asks for waits until there is one, and is asked of the next one where the answer was lost.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.client.connection import ConnectionLost
 from barnabas.protocol import apis
 from barnabas.protocol.message import Message
-from barnabas.server.context import ListenerKind, RequestContext
+from barnabas.server.context import CloseConnection, ListenerKind, RequestContext
 from barnabas.types import NO_LEADER
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 WITHIN = ("within", 0)  # the address of a caller that is this node itself
 REQUEST_TIMEOUT_MS = 30_000  # Kafka's request.timeout.ms: a topic of thousands of partitions takes its time
+FORWARD_MS_MAX = 60_000  # as long as Kafka tries; clients give up before
+FORWARD_PURPOSE = "forward"
+RETRY_MS = 50  # while there is no controller, unless there is news of it before
 
 
 class ControllerChannel:
@@ -41,6 +46,20 @@ class ControllerChannel:
         if leader_id != self._broker.node_id:
             return await self._broker.peers.get(leader_id, purpose).request(message, timeout_ms, version)
         return await self._within(message, version)
+
+    async def forward(self, context: RequestContext, message: Message) -> Any:
+        """For a client, in the version in which it asked. CloseConnection where nobody answers."""
+        clock = self._broker.runtime.clock
+        # Another node that took this one for the controller hears at once that it is not, and looks for the right one.
+        wait_ms = 0 if context.listener is ListenerKind.CONTROLLERS else FORWARD_MS_MAX
+        deadline_ms = clock.monotonic_ms() + wait_ms
+        while True:
+            try:
+                return await self.request(message, FORWARD_PURPOSE, context.api_version)
+            except ConnectionLost as error:
+                if clock.monotonic_ms() >= deadline_ms:
+                    raise CloseConnection(f"the controller cannot be reached: {error}") from error
+            await asyncio.wait([self._broker.controller.quorum.news()], timeout=RETRY_MS / 1000)
 
     async def _within(self, message: Message, version: int | None) -> Any:
         from barnabas.server.dispatch import HANDLERS

@@ -13,13 +13,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.connection import ConnectionLost
 from barnabas.protocol import apis
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.framing import Output, append_response, decode_request_header
 from barnabas.protocol.message import DecodeError, Message
 from barnabas.runtime.interfaces import Socket
-from barnabas.server.context import CloseConnection, ListenerKind, RequestContext
+from barnabas.server.context import ListenerKind, RequestContext
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -146,23 +145,14 @@ class Route:
 
 
 def forwarding(handle: Handler) -> Handler:
-    """Here, if this node is the active controller; else by that one. Without one the client is disconnected, and tries
-    again."""
-
-    async def forward(broker: Broker, request: Message, api_version: int) -> Response:
-        try:
-            answer = await broker.controller_channel.request(request, "forward", api_version)
-        except ConnectionLost as error:
-            raise CloseConnection(f"the controller cannot be reached: {error}") from error
-        assert isinstance(answer, Message)
-        return answer
+    """Here, if this node is the active controller; else by that one."""
 
     def handle_or_forward(
         broker: Broker, context: RequestContext, request: Any
     ) -> Response | Awaitable[Response] | None:
         if broker.controller.quorum.is_leader:
             return handle(broker, context, request)
-        return forward(broker, request, context.api_version)
+        return broker.controller_channel.forward(context, request)
 
     return handle_or_forward
 
