@@ -59,8 +59,12 @@ def broker(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace, read_settings: Callable[[], list[Given]], *, memory: bool) -> int:
+    # Several brokers of one supervisor write to one place: each says which it is.
+    who = f"node {options.node_id} " if options.command == "up" and options.supervised else ""
     logging.basicConfig(
-        level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        level=options.log_level.upper(),
+        stream=sys.stderr,
+        format=f"%(asctime)s %(levelname)s {who}%(name)s: %(message)s",
     )
     try:
         settings = read_settings()
