@@ -23,8 +23,8 @@ from wire import METADATA_VERSION, Closed, Wire
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from barnabas.protocol.messages.metadata import MetadataRequest
 
-READY_SECONDS_MAX = 30.0
-STOP_SECONDS_MAX = 20.0
+READY_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 60.0
 ASK_SECONDS_MAX = 2.0  # a node that is paused or cut off does not answer
 DISK_BYTES = 64 << 20  # of a small disk
 SETTINGS = {

@@ -12,7 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError
 from client_libraries import aiokafka
 
-WAIT_SECONDS = 30
+WAIT_SECONDS = 120
 assert aiokafka
 
 

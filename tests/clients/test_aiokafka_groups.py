@@ -16,11 +16,11 @@ from aiokafka.errors import CommitFailedError, IllegalOperation
 from client_libraries import aiokafka
 
 assert aiokafka
-WAIT_SECONDS = 30
+WAIT_SECONDS = 120
 PARTITIONS = 4
 QUICK = {
     "auto_offset_reset": "earliest",
-    "session_timeout_ms": 6_000,
+    "session_timeout_ms": 30_000,
     "heartbeat_interval_ms": 100,
     "retry_backoff_ms": 20,
     "fetch_max_wait_ms": 50,

@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import ProducerFenced
 from client_libraries import aiokafka
 
-WAIT_SECONDS = 30
+WAIT_SECONDS = 120
 END = b"end"
 assert aiokafka
 

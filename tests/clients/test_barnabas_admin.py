@@ -37,7 +37,7 @@ from barnabas.errors import ErrorCode
 from barnabas.types import TopicPartition
 
 _numbers = itertools.count(1)
-WAIT_SECONDS_MAX = 30.0
+WAIT_SECONDS_MAX = 120.0
 
 
 def fresh(stem: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from barnabas.client import Admin, Consumer, Producer
 from barnabas.client.errors import BrokersUnreachableError
 
-WAIT_SECONDS_MAX = 30.0
+WAIT_SECONDS_MAX = 120.0
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_kcat(served: str, new_topic: Callable[..., str]):
     def run(*arguments: str, text: str = "") -> str:
         command = [str(KCAT), "-b", served, *arguments]
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=60, check=True, env={**os.environ}
+            command, input=text, capture_output=True, text=True, timeout=250, check=True, env={**os.environ}
         )
         return done.stdout
 

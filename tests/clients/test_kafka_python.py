@@ -14,7 +14,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, MessageSizeTooLargeError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
-WAIT_SECONDS = 30
+WAIT_SECONDS = 120
 # Its message schemas are read on first use, by a call that newer Pythons deprecate.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

@@ -17,7 +17,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 assert kafka
-WAIT_SECONDS = 30
+WAIT_SECONDS = 120
 PARTITIONS = 4
 POLL_MS = 1_000  # kafka-python 3.0 forgets an assignment that comes at the moment at which a poll has timed out
 # Its message schemas are read on first use, by a call that newer Pythons deprecate.
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 QUICK = {
     "auto_offset_reset": "earliest",
-    "session_timeout_ms": 6_000,
+    "session_timeout_ms": 30_000,
     "heartbeat_interval_ms": 100,
     "retry_backoff_ms": 20,
     "reconnect_backoff_ms": 20,

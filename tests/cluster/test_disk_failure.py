@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from cluster import Cluster, run, until
+from cluster import WAIT_SECONDS_MAX, Cluster, run, until
 
 from barnabas.errors import ErrorCode
 from barnabas.log.log import Log
@@ -38,7 +38,7 @@ def test_a_leader_that_cannot_write_gives_way() -> None:
             broker = cluster.nodes[first].running
             with failing(cluster.replica(first, "t").log, "append_as_leader", error):
                 assert (await cluster.produce("t", b"b")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-            failure = await asyncio.wait_for(broker.failed, 5)
+            failure = await asyncio.wait_for(broker.failed, WAIT_SECONDS_MAX)
             assert isinstance(failure, DirectoryFailed)
             assert "/memory failed at t-0" in str(failure)
             await cluster.nodes[first].stop()

@@ -25,20 +25,20 @@ async def create(cluster: Cluster, *replicas: list[int], node: int = 1) -> Error
         CreatableReplicaAssignment(partition_index=number, broker_ids=ids) for number, ids in enumerate(replicas)
     ]
     topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=assignments)
-    answer = await cluster.nodes[node].ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
+    answer = await cluster.nodes[node].ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
     return ErrorCode(answer.topics[0].error_code)
 
 
 async def reassign(cluster: Cluster, replicas: list[int] | None, node: int = 1) -> ErrorCode:
     """Asks any broker, which hands it on to the controller."""
     topic = ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=0, replicas=replicas)])
-    answer = await cluster.nodes[node].ask(AlterPartitionReassignmentsRequest(timeout_ms=5000, topics=[topic]), 1)
+    answer = await cluster.nodes[node].ask(AlterPartitionReassignmentsRequest(timeout_ms=60_000, topics=[topic]), 1)
     assert answer.error_code == ErrorCode.NONE
     return ErrorCode(answer.responses[0].partitions[0].error_code)
 
 
 async def under_way(cluster: Cluster) -> list[tuple[list[int], list[int], list[int]]]:
-    answer = await cluster.controller.ask(ListPartitionReassignmentsRequest(timeout_ms=5000, topics=None), 0)
+    answer = await cluster.controller.ask(ListPartitionReassignmentsRequest(timeout_ms=60_000, topics=None), 0)
     return [
         (each.replicas, each.adding_replicas, each.removing_replicas)
         for topic in answer.topics
@@ -118,7 +118,7 @@ def test_partitions_go_where_they_are_wanted_and_else_to_different_racks() -> No
             )
             assert [cluster.state("t", number).replicas for number in range(2)] == [(3, 1), (2, 4)]
             more = CreatePartitionsTopic(name="t", count=3, assignments=[CreatePartitionsAssignment(broker_ids=[4, 1])])
-            answer = await cluster.nodes[2].ask(CreatePartitionsRequest(topics=[more], timeout_ms=5000), 3)
+            answer = await cluster.nodes[2].ask(CreatePartitionsRequest(topics=[more], timeout_ms=60_000), 3)
             assert answer.results[0].error_code == ErrorCode.NONE
             await until(lambda: cluster.state("t", 2), "all know of it")
             assert cluster.state("t", 2).replicas == (4, 1)

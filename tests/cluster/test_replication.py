@@ -207,7 +207,7 @@ def test_a_topic_that_is_deleted_is_gone_everywhere() -> None:
         async with Cluster() as cluster:
             await cluster.create_topic("t", partitions=3)
             await cluster.produce("t", b"a")
-            request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000)
+            request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=60_000)
             await cluster.controller.ask(request, 6)
             for node in cluster.running:
                 await until(lambda broker=node.running: not broker.partitions.topic("t"), "it is gone")

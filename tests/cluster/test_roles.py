@@ -28,7 +28,7 @@ DESCRIBE_QUORUM = DescribeQuorumRequest(
 async def reassign(node: Node, topic: str, *replicas: int) -> None:
     partition = ReassignablePartition(partition_index=0, replicas=list(replicas))
     request = AlterPartitionReassignmentsRequest(
-        timeout_ms=10_000, topics=[ReassignableTopic(name=topic, partitions=[partition])]
+        timeout_ms=60_000, topics=[ReassignableTopic(name=topic, partitions=[partition])]
     )
     answer = await node.ask(request, 0)
     assert answer.error_code == ErrorCode.NONE
@@ -124,7 +124,7 @@ def test_controllers_and_brokers_apart() -> None:
         await asyncio.gather(*(node.start() for node in (*nodes, *brokers)))
         try:
             request = CreateTopicsRequest(
-                topics=[CreatableTopic(name="t", num_partitions=2, replication_factor=2)], timeout_ms=10_000
+                topics=[CreatableTopic(name="t", num_partitions=2, replication_factor=2)], timeout_ms=60_000
             )
             answer = await brokers[0].ask(request, 7)
             assert answer.topics[0].error_code == ErrorCode.NONE, answer

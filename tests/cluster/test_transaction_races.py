@@ -47,7 +47,7 @@ def batch_of(producer: TransactionalProducer, sequence: int, *partitions: int) -
     return ProduceRequest(
         transactional_id=producer.transactional_id,
         acks=-1,
-        timeout_ms=5_000,
+        timeout_ms=60_000,
         topic_data=[TopicProduceData(name="t", partition_data=data)],
     )
 
@@ -177,7 +177,7 @@ def test_a_partition_that_nobody_was_asked_about_is_not_written_to(monkeypatch: 
             made = await on_another_connection(
                 cluster,
                 CreatePartitionsRequest(
-                    topics=[CreatePartitionsTopic(name="t", count=2, assignments=None)], timeout_ms=5_000
+                    topics=[CreatePartitionsTopic(name="t", count=2, assignments=None)], timeout_ms=60_000
                 ),
                 3,
             )
@@ -308,7 +308,7 @@ def test_a_topic_that_is_deleted_while_its_leader_is_away_holds_up_nothing() -> 
             await cluster.nodes[away].stop()
             await producer.end(commit=False)
             assert await producer.state() == "PrepareAbort"
-            request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5_000)
+            request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=60_000)
             await cluster.running[0].ask(request, 6)
             await producer.settled("CompleteAbort")
 

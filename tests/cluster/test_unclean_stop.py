@@ -35,7 +35,7 @@ async def with_replicas_on(cluster: Cluster, *replicas: int, min_insync_replicas
         replication_factor=-1,
         assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=list(replicas))],
     )
-    answer = await cluster.controller.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
+    answer = await cluster.controller.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
     assert answer.topics[0].error_code == ErrorCode.NONE
     await cluster.set_topic_config("t", min_insync_replicas=min_insync_replicas)
     await cluster.in_sync("t", *replicas)

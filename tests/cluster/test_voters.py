@@ -65,7 +65,7 @@ class Quorum:
         listeners = [Listener(name="CONTROLLER", host="127.0.0.1", port=self.ports[number])]
         request = AddRaftVoterRequest(
             cluster_id=None,
-            timeout_ms=5000,
+            timeout_ms=60_000,
             voter_id=number,
             voter_directory_id=self.key(number).directory_id,
             listeners=listeners,
@@ -85,7 +85,7 @@ class Quorum:
 
     async def create_topic(self, name: str, by: int = 1) -> None:
         request = CreateTopicsRequest(
-            topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)], timeout_ms=10_000
+            topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)], timeout_ms=60_000
         )
         answer = await self.nodes[by].ask(request, 7)
         assert answer.topics[0].error_code == ErrorCode.NONE, answer
@@ -182,7 +182,7 @@ def test_what_is_refused() -> None:
                     "listeners": listeners,
                     **fields,
                 }
-                return ErrorCode((await node.ask(AddRaftVoterRequest(timeout_ms=1000, **given), 0)).error_code)
+                return ErrorCode((await node.ask(AddRaftVoterRequest(timeout_ms=60_000, **given), 0)).error_code)
 
             async def remove(**fields: Any) -> ErrorCode:
                 given = {"cluster_id": None, "voter_id": 1, "voter_directory_id": one.directory_id, **fields}
@@ -330,7 +330,7 @@ def test_static_voters_cannot_be_changed() -> None:
         await node.start()
         listeners = [Listener(name="", host="127.0.0.1", port=1)]
         request = AddRaftVoterRequest(
-            cluster_id=None, timeout_ms=1000, voter_id=2, voter_directory_id=NOBODY, listeners=listeners
+            cluster_id=None, timeout_ms=60_000, voter_id=2, voter_directory_id=NOBODY, listeners=listeners
         )
         assert (await node.ask(request, 0)).error_code == ErrorCode.UNSUPPORTED_VERSION
         await node.stop()

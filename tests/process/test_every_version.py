@@ -77,19 +77,19 @@ def metadata_sample(sample: Sample, version: int) -> Any:
 
 def create_topics_sample(sample: Sample, version: int) -> Any:
     created = CreatableTopic(name=f"{sample.name}-v{version}-{sample.number}", num_partitions=2, replication_factor=1)
-    return CreateTopicsRequest(topics=[created], timeout_ms=10_000)
+    return CreateTopicsRequest(topics=[created], timeout_ms=60_000)
 
 
 def delete_topics_sample(sample: Sample, version: int) -> Any:
     if version >= 6:
-        return DeleteTopicsRequest(topics=[DeleteTopicState(name="no-such-topic")], timeout_ms=10_000)
-    return DeleteTopicsRequest(topic_names=["no-such-topic"], timeout_ms=10_000)
+        return DeleteTopicsRequest(topics=[DeleteTopicState(name="no-such-topic")], timeout_ms=60_000)
+    return DeleteTopicsRequest(topic_names=["no-such-topic"], timeout_ms=60_000)
 
 
 def delete_records_sample(sample: Sample, version: int) -> Any:
     partition = DeleteRecordsPartition(partition_index=0, offset=0)
     return DeleteRecordsRequest(
-        topics=[DeleteRecordsTopic(name=sample.name, partitions=[partition])], timeout_ms=10_000
+        topics=[DeleteRecordsTopic(name=sample.name, partitions=[partition])], timeout_ms=60_000
     )
 
 
@@ -128,7 +128,7 @@ SAMPLES: dict[int, Callable[[Sample, int], Any]] = {
         client_software_name="test", client_software_version="1"
     ),
     ApiKey.CREATE_PARTITIONS: lambda sample, version: CreatePartitionsRequest(
-        topics=[CreatePartitionsTopic(name=sample.name, count=1, assignments=None)], timeout_ms=10_000
+        topics=[CreatePartitionsTopic(name=sample.name, count=1, assignments=None)], timeout_ms=60_000
     ),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda sample, version: DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name=sample.name)], response_partition_limit=10

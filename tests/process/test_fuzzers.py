@@ -16,7 +16,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
 
 def fuzz(script: str, *arguments: str) -> str:
     command = [sys.executable, str(REPOSITORY / "fuzz" / script), *arguments, "--seed", "1", "--seconds", "60"]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -40,6 +40,6 @@ def test_a_broker_goes_on_serving() -> None:
 
 def test_only_this_machine_is_fuzzed() -> None:
     command = [sys.executable, str(REPOSITORY / "fuzz" / "frames.py"), "192.0.2.1:9092", "--seconds", "1"]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 1
     assert "loopback" in done.stderr

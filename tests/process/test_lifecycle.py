@@ -20,7 +20,7 @@ def run_barnabas(*arguments: str, directory: Path) -> subprocess.CompletedProces
     """For command lines that end by themselves."""
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
     command = [sys.executable, "-m", "barnabas", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=directory, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, cwd=directory, env=environment)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -210,6 +210,6 @@ def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path):
 def test_python_without_assertions_is_refused(tmp_path: Path):
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
     command = [sys.executable, "-O", "-m", "barnabas", "up", "--memory", "--port", "0"]
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment)
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=250, cwd=tmp_path, env=environment)
     assert refused.returncode == 1
     assert "-O" in refused.stderr

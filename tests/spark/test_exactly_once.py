@@ -35,8 +35,8 @@ class Driver:
             "topic": topic,
             "exactlyonce": "true",
             "sinkid": sink,
-            "kafka.delivery.timeout.ms": "15000",
-            "kafka.request.timeout.ms": "10000",
+            "kafka.delivery.timeout.ms": "120000",
+            "kafka.request.timeout.ms": "60000",
             **options,
         }
         self.run = f"run{id(self):x}"
@@ -194,7 +194,7 @@ def test_batches_without_rows_decide_nothing(driver: Callable[..., Driver]) -> N
 
 
 async def _progress(driver: Driver) -> Progress:
-    return await asyncio.wait_for(_read(driver), 10)
+    return await asyncio.wait_for(_read(driver), 120)
 
 
 async def _read(driver: Driver) -> Progress:

@@ -27,7 +27,7 @@ from barnabas.spark.selection import NoSuchTopic
 from barnabas.spark.stream_reader import StreamReader
 
 NOW_MS = time.time_ns() // 1_000_000 - 600_000  # recent, or retention takes the records away
-SECONDS_MAX = 30
+SECONDS_MAX = 120
 
 Row = dict[str, Any]
 

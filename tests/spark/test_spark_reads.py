@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from barnabas.spark import Lag, LagListener
 
 NOW_MS = time.time_ns() // 1_000_000 - 600_000  # recent, or retention takes the records away
-SECONDS_MAX = 60
+SECONDS_MAX = 300
 
 
 def produce(served: str, topic: str, values: list[bytes], **facts: Any) -> None:

@@ -23,8 +23,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
-READY_SECONDS_MAX = 30.0  # a loaded machine may be slow; an idle one needs a third of a second
-STOP_SECONDS_MAX = 30.0
+READY_SECONDS_MAX = 120.0  # a loaded machine may be slow; an idle one needs a third of a second
+STOP_SECONDS_MAX = 120.0
 WAIT_SECONDS_MAX = 60.0
 _scratch = tempfile.TemporaryDirectory(prefix="barnabas-brokers-")  # removed when this process ends
 _numbers = itertools.count(1)

@@ -31,11 +31,11 @@ from barnabas.runtime.system import system_runtime
 from barnabas.server.broker import Broker
 from barnabas.server.partition import Partition
 
-WAIT_SECONDS_MAX = 20.0
-SCENARIO_SECONDS_MAX = 60.0
+WAIT_SECONDS_MAX = 60.0
+SCENARIO_SECONDS_MAX = 240.0
 PRODUCE_VERSION = 12
 FETCH_VERSION = 12
-REQUEST_MS_MAX = 10_000
+REQUEST_MS_MAX = 60_000
 SET = 0  # as IncrementalAlterConfigs has it
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from client_libraries import confluent_kafka as ck
 
-DELIVERY_SECONDS_MAX = 30.0
+DELIVERY_SECONDS_MAX = 120.0
 
 
 def open_consumer(address: str, **settings: object) -> ck.Consumer:

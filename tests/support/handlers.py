@@ -118,4 +118,4 @@ async def call(handler: Any, broker: PartsBroker, request: Message, version: int
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 30))
+    asyncio.run(asyncio.wait_for(test(), 60))

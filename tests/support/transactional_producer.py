@@ -96,7 +96,7 @@ class TransactionalProducer:
         request = ProduceRequest(
             transactional_id=self.transactional_id,
             acks=-1,
-            timeout_ms=5_000,
+            timeout_ms=60_000,
             topic_data=[TopicProduceData(name="t", partition_data=[data])],
         )
         answer = await ask_until(

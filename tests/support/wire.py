@@ -21,7 +21,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch import HEADER_BYTES, Record, decode_records, encode_batch, read_header
 
-WAIT_SECONDS_MAX = 30.0
+WAIT_SECONDS_MAX = 120.0
 CLIENT_ID = "wire"
 PRODUCE_VERSION = 12  # the last one that names topics by name
 FETCH_VERSION = 12  # likewise

@@ -91,7 +91,7 @@ def test_ten_in_a_row_leave_no_descriptor_and_no_file(tmp_path: Path, monkeypatc
 def run(program: str) -> subprocess.CompletedProcess[str]:
     """In development mode, which reports every socket, loop or task that was forgotten."""
     command = [sys.executable, "-X", "dev", "-c", f"from barnabas.testing import Kafka\n{program}"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
 
 
 def test_nothing_is_forgotten_however_brokers_end():

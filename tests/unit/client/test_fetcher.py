@@ -93,7 +93,7 @@ class World:
 
     async def answer(self, *data: PartitionData, error: ErrorCode = ErrorCode.NONE, session_id: int = 7) -> Any:
         """Answers the next request; gives who was asked, and for what."""
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             node_id, request, answer = await self._questions.get()
         topics = [FetchableTopicResponse(topic_id=ID, partitions=list(data))] if data else []
         answer.set_result(FetchResponse(error_code=error, session_id=session_id, responses=topics))

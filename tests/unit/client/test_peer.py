@@ -66,4 +66,4 @@ def test_a_connection_that_is_made_while_all_ends_is_closed(is_deaf: bool) -> No
         assert socket.is_closed
         assert made.connection is None
 
-    asyncio.run(asyncio.wait_for(scenario(), 10))
+    asyncio.run(asyncio.wait_for(scenario(), 60))

@@ -32,7 +32,7 @@ LOG = f"{DIRECTORY}/__cluster_metadata-0/00000000000000000000.log"
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 20))
+    asyncio.run(asyncio.wait_for(test(), 60))
 
 
 def topic_records(name: str) -> list[Message]:
