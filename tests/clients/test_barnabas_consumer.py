@@ -531,6 +531,45 @@ def test_calls_that_make_no_sense(served: str) -> None:
     asyncio.run(use())
 
 
+def test_values_that_cannot_be(served: str) -> None:
+    """Each is refused where it is given, and the consumer goes on."""
+
+    async def use() -> None:
+        topic = await new_topic(served)
+        here = TopicPartition(topic, 0)
+        async with Consumer(bootstrap_servers=served, group_id="g") as consumer:
+            consumer.assign([here])
+            for offset in (None, "5", 1.5):
+                with pytest.raises(TypeError, match="an offset must be a whole number"):
+                    consumer.seek(here, offset)  # type: ignore[arg-type]
+                with pytest.raises(TypeError, match="an offset must be a whole number"):
+                    await consumer.commit({here: offset})  # type: ignore[dict-item]
+            for offset in (-1, 1 << 63):
+                with pytest.raises(IllegalStateError, match="is no offset"):
+                    consumer.seek(here, offset)
+                with pytest.raises(IllegalStateError, match="is no offset to commit for"):
+                    await consumer.commit({here: offset})
+            for partition in (topic, ("t",), (b"t", 0), [here]):
+                with pytest.raises(TypeError, match="a partition must be a TopicPartition"):
+                    consumer.pause(partition)  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="the partition of t must be a whole number, not str"):
+                await consumer.end_offsets([("t", "0")])  # type: ignore[list-item]
+            with pytest.raises(IllegalStateError, match="is no moment"):
+                await consumer.offsets_for_times({here: 1 << 63})
+            with pytest.raises(IllegalStateError, match="a string of 40000 bytes"):
+                await consumer.commit({here: OffsetAndMetadata(1, "x" * 40_000)})
+            with pytest.raises(IllegalStateError, match="at least 1"):
+                await consumer.poll(max_records=0)
+            await consumer.commit({here: 0})
+            consumer.seek(here, 0)
+            assert await consumer.poll() == []
+            await consumer.unsubscribe()
+            with pytest.raises(TypeError, match="the topic must be text, not NoneType"):
+                consumer.subscribe([None])  # type: ignore[list-item]
+
+    asyncio.run(use())
+
+
 def test_no_broker_there() -> None:
     async def use() -> None:
         async with Consumer(bootstrap_servers="127.0.0.1:1", request_timeout_ms=200):

@@ -225,6 +225,8 @@ def test_wrong_use_is_told() -> None:
                     await use
         with pytest.raises(ConfigError, match="did you mean linger_ms"):
             Producer(bootstrap_servers="a:1", linger=5)
+        with pytest.raises(TypeError, match="value_serializer must be a function, not 'json'"):
+            Producer(bootstrap_servers="a:1", value_serializer="json")  # type: ignore[arg-type]
         lonely = Producer(bootstrap_servers=f"127.0.0.1:{free_ports(1)[0]}", max_block_ms=100)
         with pytest.raises(BrokersUnreachableError, match=r"127\.0\.0\.1"):
             await lonely.start()

@@ -19,6 +19,7 @@ from barnabas.client.errors import (
     BrokersUnreachableError,
     ClientClosedError,
     CoordinatorError,
+    IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
     StaleMetadataError,
@@ -31,7 +32,7 @@ from barnabas.client.peer import Patience, Peer
 from barnabas.client.settings import ClientConfig
 from barnabas.errors import ErrorCode
 from barnabas.protocol import apis
-from barnabas.protocol.message import Message
+from barnabas.protocol.message import EncodeError, Message
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -222,7 +223,11 @@ class Cluster(Lifetime):
             raise ConnectionLost(f"no connection to {self._name(node_id)} within {timeout_ms:.0f} ms") from None
         version = self._versions[node_id].best(type(message).API_KEY, version_min, version_max)
         left_ms = max(deadline_ms - self.runtime.clock.monotonic_ms(), 1)
-        answer = await connection.request(message, version, left_ms)
+        try:
+            asked = connection.request(message, version, left_ms)
+        except EncodeError as error:
+            raise IllegalStateError(f"this cannot be asked of a broker: {error}") from error
+        answer = await asked
         peer.succeeded()
         return answer
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from barnabas.client.cluster import GROUP, Cluster
-from barnabas.client.errors import IllegalStateError, KafkaError, error_of
+from barnabas.client.errors import KafkaError, error_of
 from barnabas.client.offset_requests import OffsetRequests
 from barnabas.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.errors import ErrorCode
@@ -106,14 +106,3 @@ class Committer:
             task.cancel()
         for task in tasks:
             await asyncio.wait([task])
-
-
-def as_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata | int]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """As callers give them: a number will do."""
-    found: dict[TopicPartition, OffsetAndMetadata] = {}
-    for partition, given in offsets.items():
-        offset = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
-        if offset.offset < 0:
-            raise IllegalStateError(f"{given!r} is no offset to commit for {TopicPartition(*partition)}")
-        found[TopicPartition(*partition)] = offset
-    return found

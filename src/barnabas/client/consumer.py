@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 from barnabas.client.assignors.exchange import ASSIGNORS
 from barnabas.client.classic_member import ClassicMember
 from barnabas.client.cluster import Cluster
-from barnabas.client.committer import Committer, as_offsets
+from barnabas.client.committer import Committer
 from barnabas.client.consumer_member import ConsumerMember
 from barnabas.client.errors import ClientClosedError, IllegalStateError, KafkaError, KafkaTimeoutError
 from barnabas.client.fetcher import Fetcher
@@ -26,11 +26,13 @@ from barnabas.client.group_member import GroupMember, MemberSettings
 from barnabas.client.lifetime import Lifetime
 from barnabas.client.membership import Membership
 from barnabas.client.metadata import TopicMetadata
+from barnabas.client.offset_input import as_moment_ms, as_offset, as_offsets, as_partition
 from barnabas.client.offset_requests import OffsetRequests
 from barnabas.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from barnabas.client.positions import Positions
 from barnabas.client.rebalance import ConsumerRebalanceListener, Rebalancer
 from barnabas.client.record_decoder import ConsumerBatch, ConsumerRecord
+from barnabas.client.record_input import check_topic
 from barnabas.client.settings import ConsumerConfig
 from barnabas.client.subscription import Kind, Position, SubscriptionState
 from barnabas.client.topic_watch import TopicWatch
@@ -180,6 +182,8 @@ class Consumer(Lifetime):
         if isinstance(topics, str):
             raise IllegalStateError(f"topics must be a list of names, not the text {topics!r}")
         names = list(topics)
+        for name in names:
+            check_topic(name)
         if bool(names) == (pattern is not None):
             raise IllegalStateError("name topics or a pattern, one of the two; unsubscribe() ends a subscription")
         if self.config.group_id is None:
@@ -197,7 +201,7 @@ class Consumer(Lifetime):
     def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
         """Exactly these, without asking a group. What is committed for the group, if there is one, is the start."""
         self._check_not_closed()
-        wanted = [TopicPartition(*each) for each in partitions]
+        wanted = [as_partition(each) for each in partitions]
         before = set(self._subscription.partitions)
         self._subscription.assign(wanted)
         self._fetcher.forget(sorted(before - set(wanted)))
@@ -268,7 +272,7 @@ class Consumer(Lifetime):
 
         Takes part in the group: without polls every max_poll_interval_ms, others are given the partitions.
         """
-        count_max = self.config.max_poll_records if max_records is None else max_records
+        count_max = self._count_max(max_records)
         if self._left_over:
             taken = self._left_over[: -count_max - 1 : -1]
             del self._left_over[-len(taken) :]
@@ -279,8 +283,13 @@ class Consumer(Lifetime):
         """As `poll`, for whoever is in a hurry: batches as columns, whole, and so perhaps a few records more."""
         if self._left_over:
             raise IllegalStateError("`async for` has not given out all that it polled; go on with it, or with poll()")
-        count_max = self.config.max_poll_records if max_records is None else max_records
+        count_max = self._count_max(max_records)
         return await self._poll(timeout_ms, lambda: self._fetcher.take_batches(count_max))
+
+    def _count_max(self, max_records: int | None) -> int:
+        if max_records is not None and max_records < 1:
+            raise IllegalStateError(f"max_records={max_records} asks for nothing; it must be at least 1")
+        return self.config.max_poll_records if max_records is None else max_records
 
     def __aiter__(self) -> Self:
         return self
@@ -379,7 +388,7 @@ class Consumer(Lifetime):
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed."""
         self._check_running()
-        wanted = [TopicPartition(*each) for each in partitions]
+        wanted = [as_partition(each) for each in partitions]
         return await self._requests.committed(self._group_id(), wanted, self._time_ms(timeout_ms))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -448,9 +457,7 @@ class Consumer(Lifetime):
 
     def seek(self, partition: TopicPartition | tuple[str, int], offset: Offset | OffsetAndMetadata) -> None:
         """The next poll gives the record at this offset, or the first one after it."""
-        where = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-        if where.offset < 0:
-            raise IllegalStateError(f"{where.offset} is no offset; use seek_to_beginning or seek_to_end")
+        where = as_offset(offset, advice="; use seek_to_beginning or seek_to_end")
         self._seek([partition], lambda state: state.seek(Position(where.offset, where.leader_epoch)))
 
     def seek_to_beginning(self, *partitions: TopicPartition | tuple[str, int]) -> None:
@@ -462,7 +469,7 @@ class Consumer(Lifetime):
 
     def _seek(self, partitions: Iterable[TopicPartition | tuple[str, int]], change: Callable[[Any], None]) -> None:
         self._check_not_closed()
-        wanted = [TopicPartition(*each) for each in partitions] or list(self._subscription.partitions)
+        wanted = [as_partition(each) for each in partitions] or list(self._subscription.partitions)
         for partition in wanted:
             change(self._subscription.state(partition))
             self._positions.failures.pop(partition, None)
@@ -476,7 +483,7 @@ class Consumer(Lifetime):
     async def position(self, partition: TopicPartition | tuple[str, int], timeout_ms: float | None = None) -> Offset:
         """The offset of the next record that will be given out."""
         self._check_running()
-        partition = TopicPartition(*partition)
+        partition = as_partition(partition)
         for record in reversed(self._left_over):
             if (record.topic, record.partition) == partition:
                 return record.offset
@@ -493,7 +500,7 @@ class Consumer(Lifetime):
 
     async def lag(self, partition: TopicPartition | tuple[str, int], timeout_ms: float | None = None) -> int:
         """How many offsets lie before the end that this consumer may read, as last heard or asked for now."""
-        partition = TopicPartition(*partition)
+        partition = as_partition(partition)
         position = await self.position(partition, timeout_ms)
         state = self._subscription.state(partition)
         end = state.high_watermark if self.config.isolation_level == "read_uncommitted" else state.last_stable_offset
@@ -504,10 +511,10 @@ class Consumer(Lifetime):
     def pause(self, *partitions: TopicPartition | tuple[str, int]) -> None:
         """Polls give nothing of these until they are resumed; they stay assigned."""
         for partition in partitions:
-            self._subscription.state(TopicPartition(*partition)).paused = True
+            self._subscription.state(as_partition(partition)).paused = True
 
     def resume(self, *partitions: TopicPartition | tuple[str, int]) -> None:
-        wanted = [TopicPartition(*each) for each in partitions]
+        wanted = [as_partition(each) for each in partitions]
         for partition in wanted:
             self._subscription.state(partition).paused = False
         self._fetcher.wake()
@@ -521,30 +528,28 @@ class Consumer(Lifetime):
         self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each moment; None where there is none."""
-        for partition, timestamp_ms in timestamps_ms.items():
-            if timestamp_ms < 0:
-                raise IllegalStateError(f"{timestamp_ms} is no moment for {partition}; use end_offsets or the like")
-        return await self._list_offsets(timestamps_ms, timeout_ms)
+        given = {as_partition(partition): timestamp_ms for partition, timestamp_ms in timestamps_ms.items()}
+        wanted = {partition: as_moment_ms(timestamp_ms, partition) for partition, timestamp_ms in given.items()}
+        return await self._list_offsets(wanted, timeout_ms)
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition | tuple[str, int]], timeout_ms: float | None = None
     ) -> dict[TopicPartition, Offset]:
-        found = await self._list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP), timeout_ms)
+        found = await self._list_offsets(dict.fromkeys(map(as_partition, partitions), EARLIEST_TIMESTAMP), timeout_ms)
         return {partition: 0 if each is None else each.offset for partition, each in found.items()}
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition | tuple[str, int]], timeout_ms: float | None = None
     ) -> dict[TopicPartition, Offset]:
         """The offset after the last record that this consumer may read."""
-        found = await self._list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP), timeout_ms)
+        found = await self._list_offsets(dict.fromkeys(map(as_partition, partitions), LATEST_TIMESTAMP), timeout_ms)
         return {partition: 0 if each is None else each.offset for partition, each in found.items()}
 
     async def _list_offsets(
-        self, timestamps_ms: Mapping[Any, int], timeout_ms: float | None
+        self, timestamps_ms: Mapping[TopicPartition, int], timeout_ms: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         self._check_running()
-        wanted = {TopicPartition(*partition): timestamp_ms for partition, timestamp_ms in timestamps_ms.items()}
-        return await self._requests.list_offsets(wanted, self._time_ms(timeout_ms)) if wanted else {}
+        return await self._requests.list_offsets(timestamps_ms, self._time_ms(timeout_ms)) if timestamps_ms else {}
 
     async def topics(self, timeout_ms: float | None = None) -> dict[str, TopicMetadata]:
         """All topics that this principal may see."""

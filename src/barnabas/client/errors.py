@@ -84,7 +84,7 @@ class BufferExhaustedError(KafkaTimeoutError):
 
 
 class IllegalStateError(LocalError):
-    """The client cannot do this now: a call is missing before it, or came too late."""
+    """The client cannot do this: a call is missing before it or came too late, or no request can hold the value."""
 
     CODE = ErrorCode.INVALID_REQUEST
 

@@ -92,6 +92,13 @@ class Producer(Lifetime):
         **settings: Any,
     ) -> None:
         config = self._config = ProducerConfig(**settings)
+        for name, given in (
+            ("key_serializer", key_serializer),
+            ("value_serializer", value_serializer),
+            ("partitioner", partitioner),
+        ):
+            if given is not None and not callable(given):
+                raise TypeError(f"{name} must be a function, not {given!r}")
         self._cluster = Cluster(config, runtime=runtime)
         self._serialize_key = key_serializer
         self._serialize_value = value_serializer

@@ -23,7 +23,7 @@ from barnabas.config.setting import (
     password,
     string,
 )
-from barnabas.config.validation import INT_MAX, ConfigError, at_least, between, one_of
+from barnabas.config.validation import INT_MAX, ConfigError, at_least, between, between_or, one_of
 from barnabas.protocol.special_numbers import ACKS_ALL, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from barnabas.runtime.interfaces import Address
 
@@ -322,11 +322,17 @@ class ProducerConfig(ClientConfig):
     compression_type: str = string(
         "compression.type", "none", one_of("none", "gzip", "snappy", "lz4", "zstd"), help="How batches are packed."
     )
-    compression_gzip_level: int = integer("compression.gzip.level", -1, help="1 to 9, or -1 for the default of gzip.")
+    compression_gzip_level: int = integer(
+        "compression.gzip.level", -1, between_or(1, 9, -1), help="1 to 9, or -1 for the default of gzip."
+    )
     compression_lz4_level: int = integer("compression.lz4.level", 9, between(1, 17), help="1 to 17.")
     compression_zstd_level: int = integer("compression.zstd.level", 3, between(-131_072, 22), help="Up to 22.")
 
     def _check(self) -> None:
+        if self.transactional_id == "":
+            raise ConfigError(
+                "transactional_id: it must not be empty; leave it out for a producer without transactions"
+            )
         if self.transactional_id is not None and not self.enable_idempotence:
             raise ConfigError("transactional_id: transactions need enable_idempotence=True")
         if self.transactional_id is not None or (self.enable_idempotence and "enable.idempotence" in self.overrides):

@@ -23,6 +23,7 @@ from barnabas.client.errors import (
     TransactionAbortableError,
     error_of,
 )
+from barnabas.client.offset_input import as_offsets
 from barnabas.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.client.sender import Sender
 from barnabas.client.settings import ProducerConfig
@@ -240,6 +241,7 @@ class Transactions:
         self._expect("send offsets", State.OPEN)
         if not offsets:
             return
+        wanted = as_offsets(offsets)
         metadata = ConsumerGroupMetadata(group) if isinstance(group, str) else group
         try:
             if not self._is_v2 and metadata.group_id not in self._groups:
@@ -251,18 +253,17 @@ class Transactions:
                 await self._ask(request, "adding a group")
                 self._groups[metadata.group_id] = None
             self._has_joined = True
-            await self._commit_offsets(offsets, metadata)
+            await self._commit_offsets(wanted, metadata)
         except KafkaError as error:
             if error.code in _FATAL or error.code in _ABORTABLE_OFFSETS or not error.retriable:
                 self.failed(error)
             raise
 
     async def _commit_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: ConsumerGroupMetadata
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
         topics: dict[str, TxnOffsetCommitRequestTopic] = {}
-        for (name, partition), given in offsets.items():
-            committed = OffsetAndMetadata(given) if isinstance(given, int) else given
+        for (name, partition), committed in offsets.items():
             topics.setdefault(name, TxnOffsetCommitRequestTopic(name=name)).partitions.append(
                 TxnOffsetCommitRequestPartition(
                     partition_index=partition,

@@ -69,6 +69,8 @@ def test_text_is_read_as_in_a_file() -> None:
         ({"retries": 0, "enable_idempotence": True}, "retries: 0"),
         ({"max_in_flight_requests_per_connection": 6, "enable_idempotence": True}, "at most 5"),
         ({"transactional_id": "t", "enable_idempotence": False}, "transactions need enable_idempotence"),
+        ({"transactional_id": ""}, "it must not be empty"),
+        ({"compression_gzip_level": 77}, "it must be between 1 and 9, or -1"),
         ({"delivery_timeout_ms": 1}, "at least linger_ms + request_timeout_ms"),
     ],
     ids=repr,
