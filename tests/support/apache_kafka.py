@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,7 @@ from barnabas.cli.ports import Ports
 VERSION = "4.3.1"
 READY_SECONDS_MAX = 300.0  # two seconds on an idle machine
 SERVER_FLAGS = ("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+QUICK_SERVER_FLAGS = ("-Xmx1G", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # for some minutes with little to do
 QUICK_TOOL_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # most tools live for a second
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 <modelVersion>4.0.0</modelVersion><groupId>anchor</groupId><artifactId>kafka</artifactId><version>1</version>
@@ -100,9 +102,11 @@ class ApacheKafka:
         port: int | None = None,
         cluster_id: str | None = None,
         format_arguments: Sequence[str] = (),
+        flags: tuple[str, ...] = SERVER_FLAGS,
     ) -> None:
         self.directory = directory
         self.format_arguments = format_arguments
+        self.flags = flags
         self.node_id = node_id
         self.port = port or free_port()
         self.cluster_id = cluster_id  # None: a new one
@@ -142,7 +146,7 @@ class ApacheKafka:
         """Without waiting until it answers, which takes a majority of the voters. When that was."""
         began = time.monotonic()
         log = (self.directory / "server.log").open("ab")
-        command = java_command("kafka.Kafka", str(self._properties), flags=SERVER_FLAGS)
+        command = java_command("kafka.Kafka", str(self._properties), flags=self.flags)
         self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         log.close()
         return began
@@ -261,7 +265,8 @@ class ApacheKafkaCluster:
 
 
 def random_cluster_id() -> str:
-    return run_tool("kafka.tools.StorageTool", "random-uuid").split()[-1]
+    """Sixteen bytes as Kafka writes them; not with a hyphen first, for it is a word of a command line."""
+    return urlsafe_b64encode(b"\0" + os.urandom(15)).rstrip(b"=").decode()
 
 
 def free_port() -> int:

@@ -12,7 +12,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
 
-from apache_kafka import ApacheKafka, free_port
+from apache_kafka import QUICK_SERVER_FLAGS, ApacheKafka, free_port
 
 CERTIFICATES = Path(__file__).resolve().parent.parent / "data" / "tls"
 PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -60,7 +60,8 @@ def secured_kafka(directory: Path, config: Mapping[str, object]) -> tuple[Apache
             settings[f"{listener}.{mechanism.lower()}.sasl.jaas.config"] = _MODULES[mechanism]
     users = [f"{mechanism}=[name=alice,password={PASSWORD}]" for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")]
     arguments = [word for user in users for word in ("--add-scram", user)]
-    return ApacheKafka(directory, settings, port=port, format_arguments=arguments), addresses
+    kafka = ApacheKafka(directory, settings, port=port, format_arguments=arguments, flags=QUICK_SERVER_FLAGS)
+    return kafka, addresses
 
 
 def client_settings(protocol: str, mechanism: str | None = None, password: str = PASSWORD) -> dict[str, str]:
