@@ -70,6 +70,7 @@ class Batch:
         "partition",
         "parts",
         "retry_ms",
+        "sealed_count",
         "size_bytes",
         "timestamps_ms",
         "topic",
@@ -89,6 +90,7 @@ class Batch:
         self.size_bytes = 0  # as counted against the buffer
         self.is_closed = False  # no record is added any more
         self.encoded: bytearray | None = None
+        self.sealed_count = 0  # of the records, where these came encoded; then the lists above are empty
         self.identity = NOBODY  # under which it was sent last
         self.base_sequence = NO_SEQUENCE  # until it is sent first
         self.ordinal = 0  # how many batches of the partition had a sequence before it
@@ -97,6 +99,10 @@ class Batch:
         self.outcome: Outcome | None = None
         self.waiters: list[Callable[[Batch], object]] | None = None
         self.parts: list[Batch] | None = None  # in which it was sent, being too large as a whole
+
+    @property
+    def record_count(self) -> int:
+        return self.sealed_count or len(self.values)
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -283,9 +289,19 @@ class Accumulator:
                 if last.size_bytes + size <= self.batch_size:
                     return last
                 last.is_closed = True
+        return self._new_batch(lane, now_ms)
+
+    def add_sealed(self, lane: Lane, encoded: bytearray, record_count: int, now_ms: float) -> Batch:
+        """A batch that somebody else encoded, without a producer's marks. Where it is too large it is not split."""
+        batch = self._new_batch(lane, now_ms)
+        batch.encoded, batch.sealed_count, batch.size_bytes = encoded, record_count, len(encoded)
+        batch.is_closed = True
+        return batch
+
+    def _new_batch(self, lane: Lane, now_ms: float) -> Batch:
         self._next_number += 1
         batch = Batch(lane.topic, lane.partition, (self._next_number, 0), now_ms)
-        queue.append(batch)
+        lane.queue.append(batch)
         self._busy[lane] = None
         self._unresolved[batch] = None
         return batch
@@ -365,7 +381,7 @@ class Accumulator:
         batch.identity = self.identity
         batch.base_sequence = lane.next_sequence
         batch.ordinal, lane.next_ordinal = lane.next_ordinal, lane.next_ordinal + 1
-        lane.next_sequence = (lane.next_sequence + len(batch.values)) & INT32_MAX
+        lane.next_sequence = (lane.next_sequence + batch.record_count) & INT32_MAX
         stamp(batch.encoded, *batch.identity, batch.base_sequence)
 
     def _mend(self, lane: Lane) -> bool:
@@ -476,7 +492,7 @@ class Accumulator:
         while self._unresolved and self.next_expiry_ms() <= now_ms:
             batch = next(iter(self._unresolved))
             error = KafkaTimeoutError(
-                f"{len(batch.values)} records of {batch.topic_partition} were not written within "
+                f"{batch.record_count} records of {batch.topic_partition} were not written within "
                 f"{self.delivery_timeout_ms:.0f} ms (delivery_timeout_ms); they may have been, if they were sent"
             )
             self.abandon(batch, error)

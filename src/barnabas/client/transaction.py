@@ -172,6 +172,14 @@ class Transactions:
         await self._new_identity(NOBODY)
         self.state = State.READY
 
+    def resume(self, transaction: OpenTransaction) -> None:
+        """Goes on with one that another process opened and has not written to."""
+        self._expect("resume a transaction", State.UNINITIALIZED)
+        assert transaction.transactional_id == self.id
+        self._accumulator.identity = Identity(transaction.producer_id, transaction.producer_epoch)
+        self.state = State.READY
+        self.begin()
+
     async def _new_identity(self, known: Identity) -> None:
         request = InitProducerIdRequest(
             transactional_id=self.id,

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from barnabas.protocol.compression import Codec, compress
 from barnabas.protocol.record_batch import BODY, HEADER_BYTES, TRANSACTIONAL_BIT, finish_batch
+from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -156,20 +157,17 @@ def seal(
     *,
     codec: Codec,
     level: int | None = None,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
     transactional: bool = False,
 ) -> bytearray:
-    """A whole batch, ready to be sent."""
+    """A whole batch that belongs to no producer yet."""
     body = BODY.pack(
         int(codec) | (TRANSACTIONAL_BIT if transactional else 0),
         records.count - 1,
         records.base_timestamp_ms,
         records.max_timestamp_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
+        NO_PRODUCER_ID,
+        NO_PRODUCER_EPOCH,
+        NO_SEQUENCE,
         records.count,
     )
     packed = compress(codec, records.data, level) if codec else records.data

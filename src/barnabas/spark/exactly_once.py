@@ -27,7 +27,6 @@ from barnabas.protocol.record_batch import Record, encode_batch
 from barnabas.spark import progress, transactional_requests
 from barnabas.spark.progress import Batch, Decision, Progress
 from barnabas.spark.sender import BatchSender, Sealed
-from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 # The decider's transaction holds one record and is ended at once. Others wait for it where it is not.
 DECIDER_TIMEOUT_MS = 20_000
@@ -170,32 +169,14 @@ class ExactlyOnce:
         now_ms = int(time.time() * 1000)
         batch = encode_batch(
             [Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(records)],
-            producer_id=NO_PRODUCER_ID if decider is None else decider.producer_id,
-            producer_epoch=NO_PRODUCER_EPOCH if decider is None else decider.producer_epoch,
-            base_sequence=NO_SEQUENCE if decider is None else 0,
             transactional=decider is not None,
         )
-        sender = sender_for(self.cluster, self.config, decider)
+        sender = BatchSender(self.cluster, self.config, is_idempotent=decider is not None, transaction=decider)
         try:
-            await sender.submit([Sealed(topic=topic, partition=partition, records=batch)])
+            await sender.submit([Sealed(topic=topic, partition=partition, records=batch, record_count=len(records))])
             await sender.finish()
         finally:
             await sender.close()
-
-
-def sender_for(cluster: Cluster, config: ProducerConfig, transaction: OpenTransaction | None) -> BatchSender:
-    if transaction is None:
-        return BatchSender(cluster, config)
-    if transactional_requests.partitions_join_by_themselves(cluster):
-        return BatchSender(cluster, config, transactional_id=transaction.transactional_id)
-    return BatchSender(
-        cluster,
-        config,
-        transactional_id=transaction.transactional_id,
-        join=lambda topic, partition: transactional_requests.add_partition(
-            cluster, config, transaction, topic, partition
-        ),
-    )
 
 
 async def abandon(cluster: Cluster, config: ProducerConfig, transaction: OpenTransaction) -> None:

@@ -1,4 +1,4 @@
-"""One task's rows on their way: Arrow batches gathered to chunks, encoded, sealed with sequences, handed to the sender.
+"""One task's rows on their way: Arrow batches gathered to chunks, encoded, sealed, handed to the sender.
 
 Encoding runs in the task's thread and sending in that of the client's loop, so that the two overlap.
 Always holds: when `write` returns, every row is acknowledged; when it raises, some may be there. Memory is bounded by
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,6 @@ import pyarrow as pa
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import UnknownTopicError
 from barnabas.errors import ErrorCode
-from barnabas.protocol.record_batch import INT32_MAX
 from barnabas.spark.arrow_encoder import CHUNK_BYTES_MAX, batch_starts, encode, record_bytes, rows_of, seal
 from barnabas.spark.connections import Connections
 from barnabas.spark.offset_syncs import Run, Segments, extend, runs
@@ -30,15 +28,6 @@ TOPIC_WAIT_MS = 5_000  # a topic that was just created becomes known within this
 SLOTS_SORTED_FAST_MAX = 32_767  # numpy sorts numbers of 16 bits in linear time
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Producer:
-    """Whom batches are from; -1 where brokers need not know."""
-
-    producer_id: int = -1
-    producer_epoch: int = -1
-    is_transactional: bool = False
-
-
 class TaskWriter:
     def __init__(
         self,
@@ -47,7 +36,7 @@ class TaskWriter:
         cluster: Cluster,
         sender: BatchSender,
         options: WriteOptions,
-        producer: Producer,
+        is_transactional: bool,
         task: int,
     ) -> None:
         self.row_count = 0
@@ -56,10 +45,9 @@ class TaskWriter:
         self._cluster = cluster
         self._sender = sender
         self._options = options
-        self._producer = producer
+        self._is_transactional = is_transactional
         self._partitioner = Partitioner({}, options.config.batch_size or 1, first=task)
         self.segments: Segments = {}  # where rows of other partitions came to lie, if that is asked for
-        self._sequences: dict[tuple[str, int], int] = {}  # the next one of each partition
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         for chunk in chunks(batches):
@@ -85,28 +73,21 @@ class TaskWriter:
         found = []
         for records, start in zip(encode(rows, starts), starts, strict=True):
             topic, partition = placed.targets[int(slots[start])]
-            batch = seal(
-                records,
-                codec=options.codec,
-                level=options.level,
-                producer_id=self._producer.producer_id,
-                producer_epoch=self._producer.producer_epoch,
-                base_sequence=self._next_sequence(topic, partition, records.count),
-                transactional=self._producer.is_transactional,
-            )
+            batch = seal(records, codec=options.codec, level=options.level, transactional=self._is_transactional)
             self.byte_count += len(batch)
             on_written = None
             if offsets is not None:
                 on_written = self._noting(topic, partition, runs(offsets[start : start + records.count]))
-            found.append(Sealed(topic=topic, partition=partition, records=batch, on_written=on_written))
+            found.append(
+                Sealed(
+                    topic=topic,
+                    partition=partition,
+                    records=batch,
+                    record_count=records.count,
+                    on_written=on_written,
+                )
+            )
         return found
-
-    def _next_sequence(self, topic: str, partition: int, count: int) -> int:
-        if self._producer.producer_id < 0:
-            return -1
-        sequence = self._sequences.get((topic, partition), 0)
-        self._sequences[topic, partition] = (sequence + count) & INT32_MAX
-        return sequence
 
     def _noting(self, topic: str, partition: int, found: list[Run]) -> Callable[[int], None]:
         known = self.segments.setdefault((topic, partition), [])

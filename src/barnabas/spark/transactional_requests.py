@@ -10,12 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from barnabas.client.cluster import TRANSACTION, TRANSACTION_VERSION, Cluster
+from barnabas.client.cluster import TRANSACTION, Cluster
 from barnabas.client.errors import KafkaError, error_of
 from barnabas.client.settings import ProducerConfig
-from barnabas.client.transaction import ADD_PARTITIONS_OF_CLIENTS_MAX, OpenTransaction, end_transaction
+from barnabas.client.transaction import OpenTransaction, end_transaction
 from barnabas.errors import ErrorCode
-from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
@@ -40,42 +39,6 @@ async def init(cluster: Cluster, config: ProducerConfig, transactional_id: str, 
         return OpenTransaction(transactional_id, response.producer_id, response.producer_epoch)
 
     return await _retried(cluster, config, transactional_id, ask)
-
-
-async def idempotent_producer(cluster: Cluster, config: ProducerConfig) -> tuple[int, int]:
-    """A producer id without transactions, and its epoch."""
-
-    async def ask() -> tuple[int, int]:
-        response = await cluster.request(-1, InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0))
-        if response.error_code != ErrorCode.NONE:
-            raise error_of(response.error_code, about="a producer id")
-        return response.producer_id, response.producer_epoch
-
-    return await cluster.retry(ask, what="a producer id", timeout_ms=config.delivery_timeout_ms)
-
-
-def partitions_join_by_themselves(cluster: Cluster) -> bool:
-    return cluster.features.get(TRANSACTION_VERSION, 0) >= 2
-
-
-async def add_partition(
-    cluster: Cluster, config: ProducerConfig, transaction: OpenTransaction, topic: str, partition: int
-) -> None:
-    async def ask() -> None:
-        node_id = await cluster.coordinator(TRANSACTION, transaction.transactional_id)
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=transaction.transactional_id,
-            v3_and_below_producer_id=transaction.producer_id,
-            v3_and_below_producer_epoch=transaction.producer_epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[partition])],
-        )
-        response = await cluster.request(node_id, request, version_max=ADD_PARTITIONS_OF_CLIENTS_MAX)
-        for found in response.results_by_topic_v3_and_below:
-            for each in found.results_by_partition:
-                if each.partition_error_code != ErrorCode.NONE:
-                    raise error_of(each.partition_error_code, about=f"partition {partition} of topic {topic}")
-
-    await _retried(cluster, config, transaction.transactional_id, ask)
 
 
 async def end(cluster: Cluster, config: ProducerConfig, transaction: OpenTransaction, *, commit: bool) -> None:

@@ -12,20 +12,22 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.client.cluster import Cluster
+from barnabas.client.settings import ProducerConfig
 from barnabas.client.transaction import OpenTransaction
 from barnabas.config.validation import ConfigError
 from barnabas.spark import transactional_requests
 from barnabas.spark.connections import Connections, connections
-from barnabas.spark.exactly_once import ExactlyOnce, Plan, Sink, abandon, sender_for, task_id
+from barnabas.spark.exactly_once import ExactlyOnce, Plan, Sink, abandon, task_id
 from barnabas.spark.offset_syncs import Segment, sync_records
 from barnabas.spark.progress import Batch
-from barnabas.spark.task_writer import Producer, TaskWriter, partition_counts
+from barnabas.spark.sender import BatchSender
+from barnabas.spark.task_writer import TaskWriter, partition_counts
 from barnabas.spark.write_options import WriteOptions, check_schema
 
 if TYPE_CHECKING:
@@ -129,21 +131,14 @@ class Writing:
         task: int,
         transaction: OpenTransaction | None,
     ) -> TaskWriter:
-        config = self.options.config
-        if transaction is not None:
-            producer = Producer(
-                producer_id=transaction.producer_id,
-                producer_epoch=transaction.producer_epoch,
-                is_transactional=True,
-            )
-        elif config.is_idempotent:
-            producer_id, epoch = here.run(transactional_requests.idempotent_producer(cluster, config))
-            producer = Producer(producer_id=producer_id, producer_epoch=epoch)
-        else:
-            producer = Producer()
-        sender = here.run(_made(cluster, self.options, transaction))
+        sender = here.run(_made(cluster, self.options.config, transaction))
         writer = TaskWriter(
-            connections=here, cluster=cluster, sender=sender, options=self.options, producer=producer, task=task
+            connections=here,
+            cluster=cluster,
+            sender=sender,
+            options=self.options,
+            is_transactional=transaction is not None,
+            task=task,
         )
         try:
             writer.write(rows)
@@ -191,9 +186,9 @@ def _segments(messages: Sequence[WriterCommitMessage | None]) -> dict[tuple[str,
     return {partition: sorted(segments) for partition, segments in found.items()}
 
 
-async def _made(cluster: Cluster, options: WriteOptions, transaction: OpenTransaction | None) -> Any:
+async def _made(cluster: Cluster, config: ProducerConfig, transaction: OpenTransaction | None) -> BatchSender:
     """In the client's loop, to which a sender belongs."""
-    return sender_for(cluster, options.config, transaction)
+    return BatchSender(cluster, config, is_idempotent=config.is_idempotent, transaction=transaction)
 
 
 def _chain(first: RecordBatch, rest: Iterator[RecordBatch]) -> Iterator[RecordBatch]:

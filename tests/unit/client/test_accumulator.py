@@ -15,6 +15,7 @@ from barnabas.client.accumulator import (
     Room,
     Written,
 )
+from barnabas.client.batch_encoder import encode_columns
 from barnabas.client.errors import KafkaError, error_of
 from barnabas.errors import ErrorCode
 from barnabas.protocol.record_batch import decode_records, read_header
@@ -312,6 +313,18 @@ def test_a_record_that_is_too_large_alone_fails_and_those_beside_it_do_not() -> 
     assert whole.outcome_of(0) == Written(3)
     assert whole.outcome_of(1) is TOO_LARGE
     assert bench.accumulator.is_empty
+
+
+def test_a_batch_that_came_encoded_has_its_sequences_and_is_not_split() -> None:
+    bench = Bench()
+    sealed = encode_columns([b"a", b"b", b"c"], None, None, [5, 5, 5])
+    batch = bench.accumulator.add_sealed(bench.lane, sealed, 3, bench.now_ms)
+    bench.full(b"after")
+    first, after = bench.take_all()
+    assert first is batch
+    assert [sequence(each) for each in (first, after)] == [(0, 0), (0, 3)]
+    assert not bench.fail(first, TOO_LARGE)
+    assert first.outcome is TOO_LARGE
 
 
 def test_a_transaction_is_not_mended() -> None:
