@@ -35,8 +35,8 @@ _NAMES_BY_REASON = {
         ssl.engine.factory.class ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation
         ssl.trustmanager.algorithm
     """,
-    "the operating system sizes socket buffers and queues by itself": """
-        socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes
+    "the operating system sizes receive buffers and queues by itself": """
+        socket.listen.backlog.size socket.receive.buffer.bytes
     """,
     "start offsets are written down together with recovery points, by log.flush.offset.checkpoint.interval.ms": """
         log.flush.start.offset.checkpoint.interval.ms

@@ -162,8 +162,8 @@ class Listener(Protocol):
 
 
 class Network(Protocol):
-    def listen(self, host: str, port: int) -> Listener:
-        """Takes the address; OSError where it cannot be had."""
+    def listen(self, host: str, port: int, send_buffer_bytes: int = -1) -> Listener:
+        """Takes the address; OSError where it cannot be had. A buffer of -1 bytes is as large as the system likes."""
 
     async def connect(self, host: str, port: int) -> Socket: ...
 

@@ -40,9 +40,9 @@ class Acceptor:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    def listen(self, host: str, port: int) -> Address:
+    def listen(self, host: str, port: int, send_buffer_bytes: int) -> Address:
         """Takes the address, so that it can be told to others; clients wait until `start`."""
-        listener = self._runtime.network.listen(host, port)
+        listener = self._runtime.network.listen(host, port, send_buffer_bytes)
         self._listeners.append(listener)
         return listener.address
 

@@ -220,12 +220,13 @@ class Broker:
         self.controller.sessions_watch.connection_closed(peer_address)
 
     def _listen(self) -> None:
+        send_buffer_bytes = self.config.socket_send_buffer_bytes
         for each in self.config.listeners:
             if each.listener_name in self.config.controller_listener_names:
-                host, port = self.controller_acceptor.listen(each.host, each.port)
+                host, port = self.controller_acceptor.listen(each.host, each.port, send_buffer_bytes)
                 self._controllers_bound.append(ListenerAddress(each.listener_name, each.host, port))
             else:
-                host, port = self.acceptor.listen(each.host, each.port)
+                host, port = self.acceptor.listen(each.host, each.port, send_buffer_bytes)
                 self._bound.append(ListenerAddress(each.listener_name, host, port))
 
     @property

@@ -303,7 +303,8 @@ class HostNetwork:
         self._network = network
         self.name = name
 
-    def listen(self, host: str, port: int) -> SimulatedListener:
+    def listen(self, host: str, port: int, send_buffer_bytes: int = -1) -> SimulatedListener:
+        """How much a peer takes at once is the network's to say here."""
         address = (host or self.name, port or self._network.free_port())
         if address[0] != self.name:
             raise OSError(errno.EADDRNOTAVAIL, f"{address[0]} is not an address of {self.name}")

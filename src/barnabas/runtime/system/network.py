@@ -118,13 +118,15 @@ class SystemNetwork:
         self._loop = loop
         self._backlog = backlog
 
-    def listen(self, host: str, port: int) -> SystemListener:
+    def listen(self, host: str, port: int, send_buffer_bytes: int = -1) -> SystemListener:
         family, kind, protocol, _name, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listening = socket.socket(family, kind, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if send_buffer_bytes != -1:  # connections have it from their listener
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
             listening.setblocking(False)
             listening.bind(address)
             listening.listen(self._backlog)
