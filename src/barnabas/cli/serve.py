@@ -115,11 +115,12 @@ async def _run(config: BrokerConfig, memory: bool, supervised: bool) -> int:
         _quieten_garbage_collector()
         print("ready", ",".join(f"{bracketed(host)}:{port}" for host, port in node.addresses), flush=True)
         await asyncio.wait((asked, node.failed), return_when=asyncio.FIRST_COMPLETED)
+        code = failed(f"stops: {_why(node.failed.result())}") if node.failed.done() else 0
         try:
             await node.stop(hand_over=asked.result() if asked.done() else True)
         except OSError as error:  # for instance a full disk; the next start recovers
-            return failed(f"did not stop in good order: {error}")
-    return failed(f"stopped: {_why(node.failed.result())}") if node.failed.done() else 0
+            code = failed(f"did not stop in good order: {error}")
+    return code
 
 
 def _why(failure: Exception) -> str:
