@@ -9,23 +9,26 @@ import pytest
 from tools.tidy import style
 from tools.tidy.source import REPOSITORY, SOURCE, Module, module, modules_under
 
-OURS = modules_under(SOURCE, SOURCE)
-BESIDE = [
-    each
-    for directory in ("tools", "benchmarks", "examples", "fuzz", "compat", "tests")
-    for each in modules_under(REPOSITORY / directory, REPOSITORY)
-]
+BESIDE = ("tools", "benchmarks", "examples", "fuzz", "compat", "tests")
+
+
+def ours() -> list[Module]:
+    return modules_under(SOURCE, SOURCE)
+
+
+def beside() -> list[Module]:
+    return [each for directory in BESIDE for each in modules_under(REPOSITORY / directory, REPOSITORY)]
 
 
 @pytest.mark.parametrize(
     "check", [style.long_functions, style.long_files, style.markers, style.swallowed_errors], ids=lambda it: it.__name__
 )
 def test_everything_obeys(check: Callable[[Iterable[Module]], list[str]]) -> None:
-    assert check([*OURS, *BESIDE]) == []
+    assert check([*ours(), *beside()]) == []
 
 
 def test_every_module_of_the_source_opens_with_what_it_owns() -> None:
-    assert style.missing_headers([*OURS, *(each for each in BESIDE if each.name.startswith("tools"))]) == []
+    assert style.missing_headers([*ours(), *modules_under(REPOSITORY / "tools", REPOSITORY)]) == []
 
 
 # Each check finds what it is for
