@@ -40,7 +40,14 @@ def test_json_goes_round(run: Run, topic: Name) -> None:
     run("produce", copy, "--format", "json", text=out)
     first = {each["timestamp_ms"]: each for each in run("consume", copy, "--json").documents}[5]
     assert first == {**given, "topic": copy, "offset": 0}
-    assert "line 1 is no record in JSON" in run("produce", made, "--format", "json", code=1, text="[]\n").err
+    for wrong, words in (
+        ("[]", "an object is wanted"),
+        ('{"valeu": "a"}', "valeu is nothing that a record has (did you mean value?)"),
+        ('{"partition": "0"}', "partition: '0' is none"),
+        ('{"timestamp_ms": 1.5}', "timestamp_ms: 1.5 is none"),
+    ):
+        said = run("produce", made, "--format", "json", code=1, text=f"{wrong}\n").err
+        assert said == f"barnabas: line 1 is no record in JSON: {words}\n"
 
 
 def test_files(run: Run, topic: Name, tmp_path: Path) -> None:
@@ -53,6 +60,23 @@ def test_files(run: Run, topic: Name, tmp_path: Path) -> None:
     assert run("consume", made, "--until", "20000").out.split() == [str(number) for number in range(20_000)]
     assert run("consume", made, "--from", "20000", "--json").document["value"] == {"base64": "YQpi/w=="}
     assert run("produce", made, "--file", str(tmp_path / "none"), code=4).err.startswith("barnabas: there is no file")
+    assert run("produce", made, "--file", str(tmp_path), code=1).err == f"barnabas: {tmp_path}: Is a directory\n"
+
+
+def test_options_that_contradict_each_other_or_say_nothing(run: Run, five: str, name: Name) -> None:
+    twice = [
+        ["produce", five, "--value", "a", "--file", "b"],
+        ["produce", five, "--value", "a", "--format", "json", "--null-marker", "N"],
+        ["consume", five, "--json", "--format", "%v"],
+        ["group", "reset-offsets", "g", "--topic", five, "--to-latest", "--dry-run", "--execute"],
+    ]
+    for words in twice:
+        assert "leave one out" in run(*words, code=2).err
+    assert "must not be empty" in run("produce", five, "--key-separator", "", "--value", "a:b", code=2).err
+    assert "'odd' is not one of 'assigning'" in run("group", "list", "--state", "odd", code=2).err
+    shifted = run("group", "reset-offsets", name("none"), "--topic", five, "--shift-by", "1", code=4)
+    assert f"there is no offset to shift for {five}-0" in shifted.err
+    assert run("consume", five, "--from", "1900-01-01", "--format", "%v").out == "abcde"
 
 
 @pytest.mark.parametrize(

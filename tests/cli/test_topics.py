@@ -60,6 +60,8 @@ def test_what_the_broker_refuses(run: Run, topic: Name, name: Name) -> None:
     existing = topic()
     assert "INVALID_PARTITIONS" in run("topic", "alter", existing, "--partitions", "1", code=1).err
     refused = run("topic", "alter", existing, "--config", "retntion.ms=5", code=1).err
+    assert "did you mean retention.ms?" in run("topic", "alter", existing, "--delete-config", "retntion.ms", code=1).err
+    assert "or equal to 32767" in run("topic", "create", name("wide"), "--replication-factor", "99999", code=2).err
     assert "INVALID_CONFIG" in refused
     assert "did you mean retention.ms?" in refused
     failed = run("topic", "create", "bad name", "--json", code=1).document["failed"]
@@ -99,7 +101,7 @@ def test_a_file_says_where_and_how(run_alone: Run, served_by_either: str, tmp_pa
     assert run_alone("doctor", "--data", str(tmp_path), *asked, "--json").document["wrong"] == 0
     file.write_text("request.timout.ms=20000\n")
     assert f"{file}, line 1: " in run_alone("topic", "list", *asked, code=2).err
-    assert "does not exist" in run_alone("topic", "list", "--command-config", str(tmp_path / "none"), code=2).err
+    assert "there is no file" in run_alone("topic", "list", "--command-config", str(tmp_path / "none"), code=4).err
 
 
 def test_nobody_there(run_alone: Run) -> None:

@@ -41,7 +41,7 @@ def test_plans_that_are_none(run: Run, topic: Name, tmp_path: Path) -> None:
     for content in ("", "{}", '{"partitions": 5}', '{"partitions": [{"topic": "t"}]}', '{"partitions": []}'):
         file.write_text(content)
         assert str(file) in run("reassign", "verify", str(file), code=2).err
-    assert "does not exist" in run("reassign", "execute", str(tmp_path / "none"), code=2).err
+    assert "there is no file" in run("reassign", "execute", str(tmp_path / "none"), code=4).err
     made = topic()
     assert "there is no broker 9" in run("reassign", "generate", made, "--broker-list", "1,9", code=4).err
     file.write_text(json.dumps({"partitions": [{"topic": made, "partition": 0, "replicas": [9]}]}))

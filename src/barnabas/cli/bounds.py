@@ -48,9 +48,9 @@ def parsed(text: str) -> Bound:
     if text.startswith("-") and text[1:].isdigit():
         return Bound(before_end=int(text[1:]))
     if _STRETCH.fullmatch(text):
-        return Bound(timestamp_ms=int(time.time() * 1000) - duration_ms(text))
+        return Bound(timestamp_ms=max(int(time.time() * 1000) - duration_ms(text), 0))
     try:
-        return Bound(timestamp_ms=moment_ms(text))
+        return Bound(timestamp_ms=max(moment_ms(text), 0))
     except ValueError:
         words = "beginning, end, an offset, -10, 2026-01-31T12:00, @ and milliseconds, or 2h are wanted"
         raise ValueError(f"{text!r} says not where: {words}") from None

@@ -38,9 +38,9 @@ class Reset:
             raise CommandFailed(f"say where to, by one of {CHOICES}", Exit.USAGE)
         try:
             if moment is not None:
-                return cls(timestamp_ms=moment_ms(moment))
+                return cls(timestamp_ms=max(moment_ms(moment), 0))
             if duration is not None:
-                return cls(timestamp_ms=int(time.time() * 1000) - duration_ms(duration))
+                return cls(timestamp_ms=max(int(time.time() * 1000) - duration_ms(duration), 0))
         except ValueError as error:
             raise CommandFailed(str(error), Exit.USAGE) from None
         return cls(**given)
@@ -65,6 +65,8 @@ async def new_offsets(
     committed: Mapping[TopicPartition, OffsetAndMetadata | None],
 ) -> list[dict[str, Any]]:
     keys = list(partitions)
+    if reset.shift is not None and (unknown := [str(key) for key in keys if committed.get(key) is None]):
+        raise CommandFailed(f"there is no offset to shift for {', '.join(unknown)}", Exit.NOT_FOUND)
     starts = (await admin.list_offsets(dict.fromkeys(keys, OffsetSpec.EARLIEST))).unwrap()
     ends = (await admin.list_offsets(dict.fromkeys(keys, OffsetSpec.LATEST))).unwrap()
     since = {}

@@ -11,6 +11,7 @@ import re
 from datetime import UTC, datetime
 
 _UNITS_MS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+_DATE_MS_MAX = 253_402_300_799_999  # the end of the year 9999
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|w|d|h|m|s)")
 _ISO = re.compile(
     r"P(?:(?P<w>\d+)W)?(?:(?P<d>\d+(?:\.\d+)?)D)?"
@@ -43,4 +44,6 @@ def duration_ms(text: str) -> int:
 
 
 def iso(timestamp_ms: int) -> str:
+    if not 0 <= timestamp_ms <= _DATE_MS_MAX:  # what calendars have no name for
+        return f"@{timestamp_ms}"
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -29,8 +29,6 @@ class Connection(NamedTuple):
         Path | None,
         typer.Option(
             "--command-config",
-            exists=True,
-            dir_okay=False,
             metavar="FILE",
             help="Properties of the client by Kafka's names, as Kafka's own tools take them.",
         ),

@@ -17,6 +17,7 @@ from barnabas.client.record_decoder import ConsumerRecord
 
 DEFAULT = "%v\\n"
 Piece = Callable[[ConsumerRecord], bytes]
+NAMES = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")  # in JSON
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _PART = re.compile(r"%(?P<name>.)|\\x(?P<hex>[0-9a-fA-F]{2})|\\(?P<escape>.)|(?P<text>[^%\\]+)|(?P<rest>.)", re.DOTALL)
 
@@ -77,13 +78,6 @@ def _literal(kind: str | None, content: str) -> Piece:
 
 def as_json(record: ConsumerRecord) -> bytes:
     """One line. What `produce --format json` reads."""
-    fields = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "key": record.key,
-        "value": record.value,
-        "headers": [[name, value] for name, value in record.headers],
-    }
+    fields = {name: getattr(record, name) for name in NAMES}
+    fields["headers"] = [[name, value] for name, value in record.headers]
     return output.line_of(fields).encode() + b"\n"

@@ -4,6 +4,7 @@ Imports next to nothing: a supervisor needs no broker in its memory, and `--help
 """
 
 import sys
+from collections.abc import Sequence
 from enum import IntEnum
 
 WILDCARDS = ("", "0.0.0.0", "::")  # every address of this machine: fit to listen on, not to dial
@@ -47,7 +48,7 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def suggestion(name: str, known: "list[str]") -> str:
+def suggestion(name: str, known: Sequence[str]) -> str:
     """« (did you mean X?)» or nothing."""
     from difflib import get_close_matches
 

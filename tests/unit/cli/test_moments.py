@@ -54,3 +54,4 @@ def test_what_is_no_duration(text: str) -> None:
 def test_a_moment_is_shown_as_it_is_read() -> None:
     assert iso(1_234) == "1970-01-01T00:00:01.234Z"
     assert moment_ms(iso(1_700_000_000_123)) == 1_700_000_000_123
+    assert (iso(-1), iso(1 << 62)) == ("@-1", f"@{1 << 62}")

@@ -81,7 +81,13 @@ IdleMsOption = Annotated[
     int | None, typer.Option("--idle-ms", min=1, metavar="MS", help="End after so long without a record.")
 ]
 FormOption = Annotated[
-    str, typer.Option("--format", metavar="FORMAT", help="%t %p %o %T %D %k %v %h %K %V, with \\n and \\t.")
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        show_default=record_format.DEFAULT,
+        help="%t %p %o %T %D %k %v %h %K %V, with \\n and \\t.",
+    ),
 ]
 IsolationLevelOption = Annotated[
     str | None,
@@ -116,7 +122,7 @@ def consume(
     group: GroupOption = None,
     max_messages: MaxMessagesOption = None,
     idle_ms: IdleMsOption = None,
-    form: FormOption = record_format.DEFAULT,
+    form: FormOption = None,
     isolation_level: IsolationLevelOption = None,
     consumer_property: ConsumerPropertyOption = None,
     connection: Connection = USUAL_CONNECTION,
@@ -127,6 +133,8 @@ def consume(
     Everything that is there, and then it ends; with --follow what comes from now on, unless --from says more. As a
     member of a --group it goes on where the group was. Without --json, values are written as they are, a line each.
     """
+    if json and form is not None:
+        raise CommandFailed("--format and --json both say how to write: leave one out", Exit.USAGE)
     first_bound = _bound(first, from_beginning)
     settings = client_settings(
         connection,
@@ -145,7 +153,7 @@ def consume(
         is_grouped="group_id" in settings,
         max_messages=max_messages,
         idle_ms=idle_ms,
-        write=record_format.as_json if json else _compiled(form),
+        write=record_format.as_json if json else _compiled(form or record_format.DEFAULT),
     )
     if wanted.is_grouped and (wanted.partitions or first is not None):
         raise CommandFailed("--group decides about partitions and where to begin: leave out the other", Exit.USAGE)

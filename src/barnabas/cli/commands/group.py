@@ -1,5 +1,6 @@
 """`barnabas group`: who reads, how far, and from where on."""
 
+from enum import Enum
 from typing import Annotated, Any
 
 import typer
@@ -25,6 +26,20 @@ from barnabas.client.offsets import OffsetAndMetadata
 from barnabas.errors import ErrorCode
 from barnabas.types import TopicPartition
 
+
+class GroupState(Enum):
+    """As Kafka's tool names them."""
+
+    ASSIGNING = "Assigning"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    DEAD = "Dead"
+    EMPTY = "Empty"
+    NOT_READY = "NotReady"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
 app = noun("Lists, describes, resets and deletes groups of consumers.")
 
 Name = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.", autocompletion=complete_groups)]
@@ -46,7 +61,8 @@ Topics = Annotated[
 @verb(app, "barnabas group list", "barnabas group list --state Empty --type consumer", name="list")
 def list_groups(
     state: Annotated[
-        list[str] | None, typer.Option("--state", metavar="STATE", help="Only groups in this state; repeatable.")
+        list[GroupState] | None,
+        typer.Option("--state", case_sensitive=False, help="Only groups in this state; repeatable."),
     ] = None,
     kind: Annotated[
         list[GroupKind] | None, typer.Option("--type", help="Only groups of this type; repeatable.")
@@ -57,7 +73,7 @@ def list_groups(
     """Lists groups; in a pipe, their names alone."""
 
     async def work(admin: Admin) -> list[Any]:
-        listed = (await admin.list_groups(states=state or (), kinds=kind or ())).unwrap()
+        listed = (await admin.list_groups(states=[each.value for each in state or ()], kinds=kind or ())).unwrap()
         return sorted((each for found in listed.values() for each in found), key=lambda each: each.group_id)
 
     groups = with_admin(connection, work)
@@ -161,6 +177,7 @@ def reset_offsets(
         str | None, typer.Option("--by-duration", metavar="DURATION", help="To the first record of the last 2h, PT2H…")
     ] = None,
     execute: Execute = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show it, as without --execute.")] = False,
     connection: Connection = USUAL_CONNECTION,
     json: Json = False,
 ) -> int:
@@ -178,6 +195,8 @@ def reset_offsets(
         moment=to_datetime,
         duration=by_duration,
     )
+    if execute and dry_run:
+        raise CommandFailed("--execute and --dry-run exclude each other: leave one out", Exit.USAGE)
     if bool(topic) == all_topics:
         raise CommandFailed("say which: --topic TOPIC, or --all-topics", Exit.USAGE)
 
@@ -199,11 +218,15 @@ def reset_offsets(
     if json:
         output.document({"group": name, "executed": execute, "offsets": rows, "failed": failures(done)})
     else:
-        columns = ("topic", "partition", "current_offset", "new_offset")
-        output.table([each.replace("_", " ") for each in columns], ([row[each] for each in columns] for row in rows))
-        if not execute:
-            output.note("nothing was changed; --execute does it")
+        _show_moves(rows, executed=execute)
     return exit_code([done])
+
+
+def _show_moves(rows: list[dict[str, Any]], *, executed: bool) -> None:
+    columns = ("topic", "partition", "current_offset", "new_offset")
+    output.table([each.replace("_", " ") for each in columns], ([row[each] for each in columns] for row in rows))
+    if not executed:
+        output.note("nothing was changed; --execute does it")
 
 
 async def _idle(admin: Admin, name: str) -> None:

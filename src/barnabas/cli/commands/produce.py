@@ -3,21 +3,21 @@
 import asyncio
 import base64
 import json as json_codec
-import os
 import sys
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from barnabas.cli import output
+from barnabas.cli import output, record_format
 from barnabas.cli.app import single, verb
 from barnabas.cli.options import USUAL_CONNECTION, Acks, CompressionCodec, Connection, Json, ProducerProperties
 from barnabas.cli.session import START_TIMEOUT_MS_MAX, client_settings, complete_topics, properties, run_fast, stated
-from barnabas.cli.text import CommandFailed, Exit, counted
+from barnabas.cli.text import CommandFailed, Exit, counted, suggestion
 from barnabas.client.outcomes import RecordFuture, RecordFutures
 from barnabas.client.producer import Producer
 from barnabas.client.settings import ProducerConfig
@@ -25,6 +25,7 @@ from barnabas.client.settings import ProducerConfig
 app = single()
 
 READ_BYTES = 1 << 16
+NO_TIMESTAMP = -1
 CHUNKS_PENDING_MAX = 64  # of lines that were read together, whose outcome is not known yet
 
 
@@ -71,17 +72,30 @@ class Reader:
     def _from_json(self, line: bytes, number: int) -> Entry:
         try:
             fields = json_codec.loads(line)
+            if not isinstance(fields, dict):
+                raise ValueError("an object is wanted")
+            for name in fields:
+                if name not in record_format.NAMES:
+                    raise ValueError(f"{name} is nothing that a record has{suggestion(name, record_format.NAMES)}")
             headers = fields.get("headers") or []
             pairs = headers.items() if isinstance(headers, dict) else headers
+            partition, timestamp_ms = _number(fields, "partition"), _number(fields, "timestamp_ms")
             return Entry(
                 key=_bytes(fields["key"]) if "key" in fields else self.key,
                 value=_bytes(fields.get("value")),
                 headers=[*self.headers, *((str(name), _bytes(value)) for name, value in pairs)],
-                partition=fields.get("partition") if self.partition is None else self.partition,
-                timestamp_ms=fields.get("timestamp_ms"),
+                partition=partition if self.partition is None else self.partition,
+                timestamp_ms=None if timestamp_ms == NO_TIMESTAMP else timestamp_ms,
             )
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError) as error:
             raise CommandFailed(f"line {number} is no record in JSON: {error}") from None
+
+
+def _number(fields: dict[str, Any], name: str) -> int | None:
+    found = fields.get(name)
+    if found is not None and (type(found) is not int or not -1 <= found < 1 << 63):
+        raise ValueError(f"{name}: {found!r} is none")
+    return found
 
 
 def _bytes(value: Any) -> bytes | None:
@@ -153,8 +167,12 @@ def produce(
     """
     if form not in ("lines", "json"):
         raise CommandFailed(f"--format {form}: lines or json are wanted", Exit.USAGE)
-    if key is not None and key_separator is not None:
-        raise CommandFailed("--key and --key-separator both say what the key is: leave one out", Exit.USAGE)
+    if key_separator == "":
+        raise CommandFailed("--key-separator: it must not be empty", Exit.USAGE)
+    _either("--key", key is not None, "--key-separator", key_separator is not None)
+    _either("--file", bool(file), "--value", bool(value or value_file))
+    _either("--format json", form == "json", "--key-separator", key_separator is not None)
+    _either("--format json", form == "json", "--null-marker", null_marker is not None)
     reader = Reader(
         key=None if key is None else key.encode(),
         key_separator=None if key_separator is None else _unescaped(key_separator),
@@ -181,6 +199,11 @@ def produce(
     return Exit.DONE
 
 
+def _either(one: str, has_one: bool, other: str, has_other: bool) -> None:
+    if has_one and has_other:
+        raise CommandFailed(f"{one} and {other} both say what a record is: leave one out", Exit.USAGE)
+
+
 def _unescaped(text: str) -> bytes:
     """A tab is hard to type."""
     return text.replace("\\t", "\t").encode()
@@ -204,16 +227,18 @@ async def _lines(files: "list[Path] | list[None]") -> AsyncIterator[list[bytes]]
     """
     loop = asyncio.get_running_loop()
     for path in files:
-        descriptor = sys.stdin.fileno() if path is None else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        rest = b""
-        while data := await loop.run_in_executor(None, os.read, descriptor, READ_BYTES):
-            *whole, rest = (rest + data).replace(b"\r\n", b"\n").split(b"\n")
-            if whole:
-                yield whole
-        if rest:
-            yield [rest]
-        if path is not None:
-            os.close(descriptor)
+        with _source(path) as source:
+            rest = b""
+            while data := await loop.run_in_executor(None, source.read, READ_BYTES):
+                *whole, rest = (rest + data).replace(b"\r\n", b"\n").split(b"\n")
+                if whole:
+                    yield whole
+            if rest:
+                yield [rest]
+
+
+def _source(path: Path | None) -> FileIO:
+    return FileIO(sys.stdin.fileno(), closefd=False) if path is None else FileIO(path)
 
 
 async def _write(

@@ -21,10 +21,7 @@ app = noun("Moves replicas between brokers, and leadership between replicas.")
 
 PLAN_VERSION = 1  # of the form of plans, as Kafka's tool has it
 Plan = dict[TopicPartition, list[BrokerId]]
-PlanFile = Annotated[
-    Path,
-    typer.Argument(metavar="FILE", help="A plan in JSON, as Kafka's own tool has it.", exists=True, dir_okay=False),
-]
+PlanFile = Annotated[Path, typer.Argument(metavar="FILE", help="A plan in JSON, as Kafka's own tool has it.")]
 
 
 @verb(app, "barnabas reassign list", "barnabas reassign list --json", name="list")

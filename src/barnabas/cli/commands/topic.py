@@ -16,11 +16,24 @@ from barnabas.client.admin.offsets import OffsetSpec
 from barnabas.client.admin.topics import CreatedTopic, NewTopic, PartitionDescription, TopicDescription
 from barnabas.client.errors import TopicExistsError, UnknownTopicError
 from barnabas.config.topic import TopicConfig
+from barnabas.config.validation import INT_MAX
 from barnabas.errors import ErrorCode
 from barnabas.types import TopicPartition
 
 app = noun("Creates, lists, describes, alters and deletes topics.")
 
+REPLICAS_MAX = 32_767  # a request has two bytes for it
+
+ReplicationFactor = Annotated[
+    int | None,
+    typer.Option(
+        "--replication-factor",
+        min=1,
+        max=REPLICAS_MAX,
+        metavar="N",
+        help="Replicas of each; else as the broker has it.",
+    ),
+]
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.", autocompletion=complete_topics)]
 
 
@@ -34,12 +47,10 @@ Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topi
 def create(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of new topics.")],
     partitions: Annotated[
-        int | None, typer.Option("--partitions", min=1, metavar="N", help="How many; else as the broker has it.")
-    ] = None,
-    replication_factor: Annotated[
         int | None,
-        typer.Option("--replication-factor", min=1, metavar="N", help="Replicas of each; else as the broker has it."),
+        typer.Option("--partitions", min=1, max=INT_MAX, metavar="N", help="How many; else as the broker has it."),
     ] = None,
+    replication_factor: ReplicationFactor = None,
     config: Configs = None,
     replica_assignment: Annotated[
         str | None,
@@ -223,7 +234,8 @@ def _show(topic: dict[str, Any], offsets: bool) -> None:
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=complete_topics)],
     partitions: Annotated[
-        int | None, typer.Option("--partitions", min=1, metavar="N", help="How many it is to have; never fewer.")
+        int | None,
+        typer.Option("--partitions", min=1, max=INT_MAX, metavar="N", help="How many it is to have; never fewer."),
     ] = None,
     config: Configs = None,
     delete_config: Annotated[
@@ -242,6 +254,11 @@ def alter(
 
     async def work(admin: Admin) -> list[Results[Any, Any]]:
         await existing_topics(admin, [name])
+        if delete_config:
+            known = list((await admin.describe_configs([resource])).one(resource))
+            for key in delete_config:
+                if key not in known:
+                    raise CommandFailed(f"{key} is no setting of topics{suggestion(key, known)}")
         done: list[Results[Any, Any]] = []
         if operations:
             done.append(await admin.incremental_alter_configs({resource: operations}))
