@@ -174,6 +174,14 @@ def test_a_topic_that_is_not_there_fails_the_plan(kafka: Kafka, monkeypatch: pyt
     assert "unheard-of" not in kafka.topics()
 
 
+def test_a_partition_that_was_added_is_found(kafka: Kafka) -> None:
+    topic = kafka.topic()
+    write(kafka, [pa.record_batch({"value": pa.array(["first"])})], topic=topic)
+    kafka.admin().create_partitions({topic: 2})
+    batch = pa.record_batch({"value": pa.array(["second"]), "partition": pa.array([1], pa.int32())})
+    assert write(kafka, [batch], topic=topic).row_count == 1
+
+
 def test_a_partition_that_is_not_there_is_named(kafka: Kafka) -> None:
     topic = kafka.topic(partitions=2)
     with pytest.raises(UnfitRows, match=f"2 is no partition of topic '{topic}'"):

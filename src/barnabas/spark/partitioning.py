@@ -30,6 +30,10 @@ POSITIVE = 0x7FFFFFFF
 LONG_KEY_BYTES = 512
 
 
+class UnknownPartition(UnfitRows):
+    """A row names one that its topic does not have."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
     """`slots[row]` is an index into `targets`."""
@@ -80,7 +84,7 @@ class Partitioner:
         wrong = np.flatnonzero(~open_rows & ((given < 0) | (given >= counts)))
         if len(wrong):
             row = int(wrong[0])
-            raise UnfitRows(
+            raise UnknownPartition(
                 f"column partition: {int(given[row])} is no partition of topic {names[int(codes[row])]!r}, "
                 f"which has {int(counts[row])}"
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +17,15 @@ import pyarrow as pa
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import UnknownTopicError
 from barnabas.errors import ErrorCode
-from barnabas.spark.arrow_encoder import CHUNK_BYTES_MAX, batch_starts, encode, record_bytes, rows_of, seal
+from barnabas.spark.arrow_encoder import CHUNK_BYTES_MAX, Rows, batch_starts, encode, record_bytes, rows_of, seal
 from barnabas.spark.connections import Connections
 from barnabas.spark.offset_syncs import Run, Segments, extend, runs
-from barnabas.spark.partitioning import Partitioner, topics_of
+from barnabas.spark.partitioning import Partitioner, Placement, UnknownPartition, topics_of
 from barnabas.spark.sender import BatchSender, Sealed
 from barnabas.spark.write_options import WriteOptions
+
+if TYPE_CHECKING:
+    from barnabas.spark.partitioning import Numbers
 
 CHUNK_BYTES = 4 << 20  # enough for full batches of several partitions, and small beside the buffer of the sender
 TOPIC_WAIT_MS = 5_000  # a topic that was just created becomes known within this time
@@ -59,7 +63,7 @@ class TaskWriter:
         self._learn_topics(chunk)
         rows = rows_of(chunk, int(time.time() * 1000))
         sizes = record_bytes(rows)
-        placed = self._partitioner.place(chunk, options.topic, rows.key, sizes)
+        placed = self._placed(chunk, rows, sizes)
         slots = placed.slots
         offsets = chunk.column("offset").to_numpy() if options.sync_topic is not None else None
         if (np.diff(slots) < 0).any():
@@ -89,6 +93,15 @@ class TaskWriter:
             )
         return found
 
+    def _placed(self, chunk: pa.RecordBatch, rows: Rows, sizes: Numbers) -> Placement:
+        try:
+            return self._partitioner.place(chunk, self._options.topic, rows.key, sizes)
+        except UnknownPartition:  # perhaps it was added after this process had asked
+            named = list(self._partitioner.partition_counts)
+            self._connections.run(self._cluster.refresh(named))
+            self._learn(named)
+            return self._partitioner.place(chunk, self._options.topic, rows.key, sizes)
+
     def _noting(self, topic: str, partition: int, found: list[Run]) -> Callable[[int], None]:
         known = self.segments.setdefault((topic, partition), [])
         return lambda base_offset: extend(known, found, base_offset)
@@ -98,7 +111,10 @@ class TaskWriter:
         known = self._partitioner.partition_counts
         unknown = [name for name in named if name not in known]
         if unknown:
-            known.update(self._connections.run(partition_counts(self._cluster, unknown)))
+            self._learn(unknown)
+
+    def _learn(self, topics: list[str]) -> None:
+        self._partitioner.partition_counts.update(self._connections.run(partition_counts(self._cluster, topics)))
 
 
 async def partition_counts(cluster: Cluster, topics: list[str]) -> dict[str, int]:
