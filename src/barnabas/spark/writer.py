@@ -210,6 +210,16 @@ def _decidable(
     return decider, batch, [each.transaction for each in done if each.transaction is not None]
 
 
+def _query_around() -> tuple[str | None, str | None]:
+    """The streaming query whose foreachBatch writes here, and its run. Nothing of the kind for a batch by itself."""
+    context = TaskContext.get()
+    query_id = None if context is None else context.getLocalProperty(QUERY_ID)
+    if context is None or query_id is None:
+        return None, None
+    run = context.getLocalProperty(RUN_ID)
+    return query_id, None if run is None else run[:RUN_CHARACTERS]
+
+
 class BatchWriter(Writing, DataSourceArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         if overwrite:
@@ -217,16 +227,13 @@ class BatchWriter(Writing, DataSourceArrowWriter):
         super().__init__(options, schema)
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
-        return self.write_task(iterator, self._batch(), self._run)
-
-    def _batch(self) -> Batch:
         options = self.options
         if options.batch_id is None:
             # A batch write has no identity beyond itself: each is a query of its own with one batch.
-            return Batch(f"batch {self._run}", 0)
-        context = TaskContext.get()
-        around = None if context is None else context.getLocalProperty(QUERY_ID)
-        return Batch(options.query_id or around or options.sink, options.batch_id)
+            return self.write_task(iterator, Batch(f"batch {self._run}", 0), self._run)
+        query_id, run = _query_around()
+        batch = Batch(options.query_id or query_id or options.sink, options.batch_id)
+        return self.write_task(iterator, batch, run or self._run)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self.commit_all(messages)
@@ -245,11 +252,11 @@ class StreamWriter(Writing, DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
         assert context is not None, "tasks have a context"
-        batch_id, query_id = context.getLocalProperty(BATCH_ID), context.getLocalProperty(QUERY_ID)
-        run = context.getLocalProperty(RUN_ID)
+        batch_id = context.getLocalProperty(BATCH_ID)
+        query_id, run = _query_around()
         if batch_id is None or query_id is None or run is None:
             raise RuntimeError(f"this Spark does not tell tasks their batch ({BATCH_ID}, {QUERY_ID}, {RUN_ID})")
-        return self.write_task(iterator, Batch(query_id, int(batch_id)), run[:RUN_CHARACTERS])
+        return self.write_task(iterator, Batch(query_id, int(batch_id)), run)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self.commit_all(messages)
