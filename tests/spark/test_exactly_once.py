@@ -14,9 +14,9 @@ from pyspark.sql.types import StringType, StructType
 
 from barnabas.client.admin.cluster import UpgradeType
 from barnabas.client.errors import ProducerFencedError
-from barnabas.spark import progress, transactional_requests
+from barnabas.spark import progress, transactional_requests, writer
 from barnabas.spark.connections import connections
-from barnabas.spark.exactly_once import ExactlyOnce, LostTransactions
+from barnabas.spark.exactly_once import AbortedTransactions, ExactlyOnce, LostTransactions
 from barnabas.spark.progress import Batch, Decision, Progress
 from barnabas.spark.writer import TaskDone, Writing
 from barnabas.testing import Kafka
@@ -169,8 +169,10 @@ def test_a_driver_that_was_replaced_decides_nothing(driver: Callable[..., Driver
     messages = two_tasks(old, 0)
     new = driver()
     ours = two_tasks(new, 0)
-    with pytest.raises(ProducerFencedError):
+    with pytest.raises(AbortedTransactions, match=r"2 of 2 .* another driver has taken over the sink"):
         old.commit(*messages)
+    with pytest.raises(ProducerFencedError):
+        old.decide(*messages)
     old.abort(*messages)
     new.commit(*ours)
     sees(new, "0a", "0b", "0c")
@@ -216,6 +218,58 @@ def test_what_brokers_aborted_after_the_decision_is_lost_aloud(driver: Callable[
     messages = two_tasks(forgiving, 1)
     forgiving.commit(*messages)
     sees(forgiving, "0c", "1a", "1b", "1c")
+
+
+def test_what_brokers_aborted_before_the_decision_is_not_decided(driver: Callable[..., Driver]) -> None:
+    """As they do where a batch takes longer than they let a transaction be open: then it can be written again."""
+    one = driver()
+    messages = two_tasks(one, 0)
+    protocol = one.protocol()
+    assert messages[0].transaction is not None
+    gone = messages[0].transaction.transactional_id
+    connections().run(transactional_requests.init(protocol.cluster, protocol.config, gone, 10_000))
+    with pytest.raises(AbortedTransactions, match=r"batch 0 .* 1 of 2 transactions .* transaction.max.timeout.ms"):
+        one.commit(*messages)
+    one.abort(*messages)
+    again = driver()
+    again.commit(*two_tasks(again, 0))
+    sees(again, "0a", "0b", "0c")
+
+
+class TaskOfStream:
+    """What a task of a batch is told that a streaming query writes by foreachBatch."""
+
+    def __init__(self, run: str) -> None:
+        self.properties = {writer.QUERY_ID: QUERY, writer.RUN_ID: run}
+
+    def getLocalProperty(self, name: str) -> str | None:
+        return self.properties.get(name)
+
+    def partitionId(self) -> int:
+        return 0
+
+    def attemptNumber(self) -> int:
+        return 0
+
+
+def test_batches_of_a_query_have_few_transactional_ids(
+    driver: Callable[..., Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers keep each for a week; a mirror must not make new ones with every batch."""
+
+    def written(batch_id: int, run: str) -> str:
+        monkeypatch.setattr(writer.TaskContext, "get", lambda: TaskOfStream(run))
+        options = driver(batchid=str(batch_id)).given
+        planned = pickle.loads(pickle.dumps(writer.BatchWriter(options, SCHEMA, False).planned()))
+        done = planned.write(iter([pa.record_batch({"value": pa.array([str(batch_id)])})]))
+        assert isinstance(done, TaskDone)
+        assert done.transaction is not None
+        planned.commit([done])
+        return done.transaction.transactional_id
+
+    assert len({written(batch_id, "one run") for batch_id in range(4)}) == 2
+    assert written(4, "another") != written(6, "third")
+    sees(driver(), "0", "1", "2", "3", "4", "6")
 
 
 def test_sinks_do_not_mind_each_other(driver: Callable[..., Driver]) -> None:

@@ -65,6 +65,7 @@ class FaultyProtocol(ExactlyOnce):
         faulty = batch.batch_id == FAULTY_BATCH
         if faulty and self.point == "before the decision":
             die_once(self.folder)
+        await self.check_open(batch, transactions)
         decision = Decision(batch, tuple(transactions))
         await self.decide(decider, decision)
         if faulty and self.point == "after the decision":

@@ -7,7 +7,8 @@
 
 Always holds: a transaction of a task is committed if and only if a decision names it; after a crash at any point the
 next plan finishes what the last decision says. So a batch becomes visible transaction by transaction, but once.
-A decided transaction that brokers aborted by time is lost, and LostTransactions says so.
+What brokers aborted by time before the decision is not decided: AbortedTransactions, and the batch can be run again.
+What they aborted after it, while the driver was away, is lost: LostTransactions.
 Does not know: rows, Spark.
 """
 
@@ -31,6 +32,10 @@ from barnabas.spark.sender import BatchSender, Sealed
 # The decider's transaction holds one record and is ended at once. Others wait for it where it is not.
 DECIDER_TIMEOUT_MS = 20_000
 UNKNOWN_BY_NOW = (ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+
+
+class AbortedTransactions(Exception):
+    """Rows of a batch were aborted before it was decided, so that nothing of it may count."""
 
 
 class LostTransactions(Exception):
@@ -102,6 +107,7 @@ class ExactlyOnce:
         )
 
     async def commit(self, decider: OpenTransaction, batch: Batch, transactions: Sequence[OpenTransaction]) -> None:
+        await self.check_open(batch, transactions)
         decision = Decision(batch, tuple(transactions))
         await self.decide(decider, decision)
         await self.finish(decision)
@@ -116,7 +122,7 @@ class ExactlyOnce:
         except InvalidTransactionStateError:
             pass  # there was no decision under way, or it is made
         except ProducerFencedError:
-            return  # another driver has the sink now, and has dealt with these transactions
+            return  # another driver has the sink now, or the decider's time was up: the next plan deals with these
         found = await self._progress()
         if found.decision is not None and found.decision.batch == batch:
             await self.finish(found.decision)
@@ -125,6 +131,20 @@ class ExactlyOnce:
         for error in failed.values():
             if error.code not in UNKNOWN_BY_NOW:
                 raise error
+
+    async def check_open(self, batch: Batch, transactions: Sequence[OpenTransaction]) -> None:
+        """Asked before the decision: there is no way back from that, and no way on without all of them."""
+        are_open = await asyncio.gather(
+            *(transactional_requests.is_open(self.cluster, self.config, each) for each in transactions)
+        )
+        gone = [each.transactional_id for each, is_open in zip(transactions, are_open, strict=True) if not is_open]
+        if gone:
+            raise AbortedTransactions(
+                f"sink {self.sink.name}: batch {batch.batch_id} is not committed, for {len(gone)} of "
+                f"{len(transactions)} transactions were aborted meanwhile ({', '.join(sorted(gone)[:3])}): another "
+                "driver has taken over the sink, or the batch took longer than the brokers' "
+                "transaction.max.timeout.ms. Nothing of it is there, so it can be run again"
+            )
 
     async def decide(self, decider: OpenTransaction, decision: Decision) -> None:
         """Returns when the decision can no longer be taken back."""

@@ -16,6 +16,7 @@ from barnabas.client.settings import ProducerConfig
 from barnabas.client.transaction import OpenTransaction, end_transaction
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
 
@@ -43,6 +44,24 @@ async def init(cluster: Cluster, config: ProducerConfig, transactional_id: str, 
 
 async def end(cluster: Cluster, config: ProducerConfig, transaction: OpenTransaction, *, commit: bool) -> None:
     await end_transaction(cluster, transaction, committed=commit, timeout_ms=config.delivery_timeout_ms)
+
+
+async def is_open(cluster: Cluster, config: ProducerConfig, transaction: OpenTransaction) -> bool:
+    """Whether it can still be ended either way: nobody has ended it, or taken its id over."""
+    transactional_id, producer_id, producer_epoch = transaction
+
+    async def ask() -> bool:
+        node_id = await cluster.coordinator(TRANSACTION, transactional_id)
+        response = await cluster.request(node_id, DescribeTransactionsRequest(transactional_ids=[transactional_id]))
+        (found,) = response.transaction_states
+        if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            return False
+        if found.error_code != ErrorCode.NONE:
+            raise error_of(found.error_code, about=f"transactional id {transactional_id}")
+        known = found.transaction_state, found.producer_id, found.producer_epoch
+        return bool(known == (ONGOING, producer_id, producer_epoch))
+
+    return await _retried(cluster, config, transactional_id, ask)
 
 
 async def ongoing(cluster: Cluster, config: ProducerConfig, prefix: str) -> list[str]:
