@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.support.kafka_schemas import JARS
+from tests.support.kafka_schemas import JARS, JAVA
 from tests.support.message_values import Case, cases, messages
 
 ECHO = Path(__file__).resolve().parents[1] / "support" / "MessageEcho.java"
@@ -22,8 +22,8 @@ ECHO = Path(__file__).resolve().parents[1] / "support" / "MessageEcho.java"
 def test_kafka_reads_and_writes_the_same_bytes() -> None:
     lines = [(case, data) for case in cases() for data in samples(case)]
     text = "".join(f"{case.message.name} {case.version} {data.hex()}\n" for case, data in lines)
-    command = ["java", "-cp", f"{JARS}/*", str(ECHO)]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=100, check=True)
+    command = [*JAVA, str(ECHO)]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=True)
     answers = done.stdout.splitlines()
     assert len(answers) == len(lines)
     different = {

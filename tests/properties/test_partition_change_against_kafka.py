@@ -13,7 +13,7 @@ import pytest
 
 from barnabas.controller.partition_change import Election, PartitionChange, PartitionRules
 from barnabas.metadata.image import PartitionImage
-from tests.support.kafka_schemas import JARS
+from tests.support.kafka_schemas import JARS, JAVA
 
 PROGRAM = Path(__file__).resolve().parents[1] / "support" / "PartitionChanges.java"
 CASES = 20_000
@@ -29,8 +29,8 @@ def test_kafka_works_out_the_same_changes() -> None:
     random = Random(1)
     cases = [case(random) for _ in range(CASES)]
     text = "".join(" ".join(f"{name}={written(value)}" for name, value in each.items()) + "\n" for each in cases)
-    command = ["java", "-cp", f"{JARS}/*", str(PROGRAM)]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=100, check=True)
+    command = [*JAVA, str(PROGRAM)]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=True)
     answers = done.stdout.splitlines()
     assert len(answers) == CASES
     compared = 0

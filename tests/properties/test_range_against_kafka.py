@@ -10,7 +10,7 @@ import pytest
 from barnabas.client.assignors.range import RANGE
 from barnabas.client.assignors.specification import Member
 from barnabas.types import TopicPartition
-from tests.support.kafka_schemas import JARS
+from tests.support.kafka_schemas import JARS, JAVA
 
 PROGRAM = Path(__file__).resolve().parents[1] / "support" / "RangeAssignments.java"
 CASES = 5_000
@@ -27,9 +27,9 @@ Group = tuple[dict[str, list[tuple[str, ...]]], dict[str, Member]]
 def test_kafka_divides_groups_alike() -> None:
     random = Random(7)
     groups = [drawn(random) for _ in range(CASES)]
-    command = ["java", "-cp", f"{JARS}/*", str(PROGRAM)]
+    command = [*JAVA, str(PROGRAM)]
     text = "".join(f"{written(group)}\n" for group in groups)
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=100, check=True)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300, check=True)
     answers = done.stdout.splitlines()
     assert len(answers) == CASES
     differing = 0

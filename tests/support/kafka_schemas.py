@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 JARS = Path(os.environ.get("ANCHOR") or Path.home() / ".cache" / "barnabas-anchor") / "libs"
+JAVA = ("java", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*")  # for programs that live for a second or two
 KAFKA_VERSION = "4.3.1"
 ALL_VERSIONS = 32767
 COMMENT = re.compile(r'^\s*//.*$|//[^"\n]*$', re.MULTILINE)
