@@ -3,7 +3,7 @@
 Always holds: requests start in the order in which they came. One that waits in a Future (a long poll, a write
 that waits for its replicas) lets the next ones start; one that runs as a coroutine holds them back, so that a
 client that pipelines «create» and «describe» sees what it created. While the peer does not take its answers,
-nothing more is read from it.
+nothing more is read from it. However many requests came at once, other connections have their turn between them.
 
 Frames are handled where they were received (`runtime.frame_reader`). Hence the rule for handlers: a `records` view is
 valid until the handler returns, or first awaits.
@@ -26,6 +26,8 @@ from barnabas.server.context import CloseConnection
 from barnabas.server.dispatch import Dispatcher, Reply
 
 logger = logging.getLogger(__name__)
+
+REQUESTS_PER_TURN_MAX = 100  # a few milliseconds of work, where each is a write of one record
 
 
 class Connection:
@@ -53,6 +55,8 @@ class Connection:
             socket=socket, buffers=buffers, frame_bytes_max=frame_bytes_max, handle=self._start, paused=self._paused
         )
         self._reading = True
+        self._started = 0  # requests, in this turn of the event loop
+        self._has_next_turn = False
 
         # In flight: replies in request order; the first is never ready, or it would have gone out.
         self._pending: deque[Reply] = deque()
@@ -86,6 +90,7 @@ class Connection:
             self.close("internal error")
 
     def _receive(self) -> None:
+        self._started = 0
         if not self._frames.receive():
             self.close()
             return
@@ -96,6 +101,7 @@ class Connection:
     # In flight
 
     def _start(self, frame: memoryview) -> None:
+        self._started += 1
         reply = self._dispatcher.start(frame, self.socket)
         if reply is None:
             return  # acks=0: no answer is expected
@@ -140,6 +146,7 @@ class Connection:
             or self._exclusive is not None
             or len(self._pending) >= self._requests_in_flight_max
             or len(self._parts) > 0
+            or self._started >= REQUESTS_PER_TURN_MAX
         )
 
     def _resume(self) -> None:
@@ -150,7 +157,15 @@ class Connection:
         self._flush()
         self._read_or_pause()
 
+    def _next_turn(self) -> None:
+        self._has_next_turn = False
+        self._started = 0
+        self._resume()
+
     def _read_or_pause(self) -> None:
+        if self._started >= REQUESTS_PER_TURN_MAX and not self._has_next_turn:
+            self._has_next_turn = True
+            self._clock.call_later(0, self._next_turn)
         reading = not self._paused()
         if reading != self._reading and not self._closed:
             self._reading = reading

@@ -15,14 +15,17 @@ from barnabas.runtime import frame_reader
 from barnabas.runtime.frame_reader import FrameBuffers
 from barnabas.runtime.interfaces import Address, Buffer, File
 from barnabas.runtime.memory_disk import MemoryDisk
-from barnabas.server.connection import Connection
+from barnabas.server.connection import REQUESTS_PER_TURN_MAX, Connection
 from barnabas.server.context import CloseConnection
 
-REQUESTS_IN_FLIGHT_MAX = 100
+REQUESTS_IN_FLIGHT_MAX = 60
 FRAME_BYTES_MAX = 8_000_000
 
 
 class StillClock:
+    def __init__(self) -> None:
+        self.next_turn: list[Callable[[], object]] = []  # what waits until others had theirs
+
     def now_ms(self) -> int:
         return 0
 
@@ -30,7 +33,8 @@ class StillClock:
         return 0
 
     def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Any:
-        raise AssertionError("a connection needs no timer")
+        assert delay_ms == 0, "a connection needs no timer"
+        self.next_turn.append(callback)
 
     async def sleep(self, delay_ms: float) -> None:
         raise AssertionError("a connection does not sleep")
@@ -129,11 +133,12 @@ class Fixture:
         self.socket = ScriptedSocket()
         self.echo = Echo()
         self.ended: list[Connection] = []
+        self.clock = StillClock()
         self.connection = Connection(
             socket=self.socket,
             dispatcher=self.echo,  # type: ignore[arg-type]
             buffers=FrameBuffers(),
-            clock=StillClock(),
+            clock=self.clock,
             frame_bytes_max=FRAME_BYTES_MAX,
             requests_in_flight_max=REQUESTS_IN_FLIGHT_MAX,
             on_close=self.ended.append,
@@ -258,6 +263,25 @@ def test_too_many_requests_in_flight_wait_in_the_socket() -> None:
         await settle()
         assert at.echo.started == bodies
         assert at.socket.sent == b"." * len(bodies)
+        assert at.socket.readable is not None
+
+    run(test)
+
+
+def test_many_small_requests_leave_others_their_turn() -> None:
+    async def test(at: Fixture) -> None:
+        bodies = [b"%d" % number for number in range(2 * REQUESTS_PER_TURN_MAX + 20)]
+        at.socket.feed(b"".join(frame(body) for body in bodies))
+        answered = []
+        while at.clock.next_turn:
+            assert at.socket.readable is None, "what came later must wait"
+            answered.append(at.socket.sent.count(b"<"))
+            (turn,) = at.clock.next_turn
+            at.clock.next_turn.clear()
+            turn()
+        assert answered == [REQUESTS_PER_TURN_MAX, 2 * REQUESTS_PER_TURN_MAX]
+        assert at.echo.started == bodies
+        assert at.socket.sent == b"".join(b"<" + body + b">" for body in bodies)
         assert at.socket.readable is not None
 
     run(test)
