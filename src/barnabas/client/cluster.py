@@ -95,6 +95,7 @@ class Cluster(Lifetime):
         self._refreshed_ms = float("-inf")
         self._is_started = False
         self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # the one that it was started in, and works in
 
     # Beginning and end
 
@@ -112,6 +113,7 @@ class Cluster(Lifetime):
             raise ClientClosedError("this client is closed; make a new one")
         if self._is_started:
             return
+        self._loop = asyncio.get_running_loop()
         timeout_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
         try:
             await self.retry(lambda: self.refresh(()), timeout_ms=timeout_ms, what="finding the brokers")
@@ -128,6 +130,13 @@ class Cluster(Lifetime):
         for peer in self._peers.values():
             peer.close()
         self._peers.clear()
+
+    def check_loop(self) -> None:
+        """Its connections wake nobody in another event loop: calls would wait there for what never comes."""
+        if self._loop is not None and asyncio.get_running_loop() is not self._loop:
+            raise IllegalStateError(
+                "this client was started in another event loop; use it there, or make one for each loop"
+            )
 
     def _servers(self) -> str:
         return ", ".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)
@@ -211,6 +220,7 @@ class Cluster(Lifetime):
 
         `version_min` and `version_max` bound the version where the message means something only within them.
         """
+        self.check_loop()
         timeout_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.runtime.clock.monotonic_ms() + timeout_ms
         try:

@@ -126,6 +126,7 @@ class Consumer(Lifetime):
         """Commits what was consumed, where that is automatic, and leaves the group. Raises what went wrong in that."""
         if self._is_closed:
             return
+        self.cluster.check_loop()
         self._is_closed = True
         self._attention.set()
         try:
@@ -161,6 +162,7 @@ class Consumer(Lifetime):
             raise ClientClosedError("this consumer is closed; make a new one")
         if not self._is_started:
             raise ClientClosedError("this consumer is not started; use `async with`, or await start()")
+        self.cluster.check_loop()
 
     def _now_ms(self) -> float:
         return self.cluster.runtime.clock.monotonic_ms()

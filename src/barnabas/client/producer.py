@@ -137,6 +137,7 @@ class Producer(Lifetime):
             await self._cluster.start(self._config.max_block_ms)
             self._sender = Sender(self._cluster, self._accumulator, self._config)
             self._clock = self._cluster.runtime.clock
+            self._loop = asyncio.get_running_loop()
             if self._config.transactional_id is None:
                 self._sender.identify()
             else:
@@ -149,6 +150,7 @@ class Producer(Lifetime):
         """
         if self._is_closed:
             return
+        self._cluster.check_loop()
         self._is_closed = True
         self._writers.clear()
         try:
@@ -192,6 +194,8 @@ class Producer(Lifetime):
         writer = self._writers.get(topic)
         if writer is None or writer.version is not self._topics.get(topic) or not self._is_plain:
             writer, value, key = await self._prepare(topic, value, key)
+        elif asyncio.get_running_loop() is not self._loop:
+            self._cluster.check_loop()
         size = RECORD_OVERHEAD_BYTES
         if value is not None:
             if value.__class__ is not bytes:
@@ -431,6 +435,7 @@ class Producer(Lifetime):
             raise ClientClosedError("this producer is closed; make a new one")
         if self._sender is None:
             raise ClientClosedError("this producer is not started; use `async with`, or await start()")
+        self._cluster.check_loop()
 
     def _running_sender(self) -> Sender:
         assert self._sender is not None

@@ -42,10 +42,13 @@ class Loop:
 
     def wait_for(self, work: Coroutine[Any, Any, Any], timeout_seconds: float | None = None) -> Any:
         """What it returns or raises. Interrupted, for instance from the keyboard, it is cancelled."""
-        if threading.current_thread() is self._thread:
+        if self.is_here:
             work.close()
-            raise IllegalStateError("a callback of this client cannot wait for it; use the asyncio client there")
-        if not self._thread.is_alive():
+            raise IllegalStateError(
+                "a callback of this client cannot wait for it; it can call what does not wait, as seek, pause and "
+                "commit_async, and the asyncio client can do the rest"
+            )
+        if not self.is_running:
             work.close()
             raise client.errors.ClientClosedError("this client is closed; make a new one")
         running = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -59,6 +62,16 @@ class Loop:
         except BaseException:
             running.cancel()
             raise
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller is a callback of the client."""
+        return threading.current_thread() is self._thread
+
+    @property
+    def is_running(self) -> bool:
+        """Not in a process that was forked: threads stay behind."""
+        return self._thread.is_alive()
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -140,7 +153,7 @@ class Face:
 
     def close(self, *args: Any, **kwargs: Any) -> None:
         """Ends the client and its thread."""
-        if self._finalize.detach() is None:
+        if self._finalize.detach() is None or not self._loop.is_running:
             return
         try:
             self._call(self._client.close, *args, **kwargs)
@@ -171,6 +184,8 @@ class Face:
             found = function(*args, **kwargs)
             return await found if inspect.iscoroutine(found) else found
 
+        if self._loop.is_here and not inspect.iscoroutinefunction(function):
+            return self._translate(function(*args, **kwargs))
         return self._translate(self._loop.wait_for(run()))
 
     def _translate(self, found: Any) -> Any:
@@ -193,6 +208,8 @@ class _Kept:
 
 def _end(loop: Loop, asynchronous: Any) -> None:
     """For a client that nobody closed, when it is thrown away or the program ends."""
+    if not loop.is_running:
+        return
     try:
         loop.wait_for(asynchronous.close(), CLOSE_SECONDS_MAX)
     finally:

@@ -78,7 +78,7 @@ class OpenTransaction(NamedTuple):
 
 class State(Enum):
     UNINITIALIZED = "it was not initialised; await init_transactions() first"
-    READY = "no transaction is open; begin one first"
+    READY = "it is initialised, and no transaction is open; begin one first"
     OPEN = "a transaction is open"
     COMMITTING = "a transaction is being committed; finish that first"
     ABORTING = "a transaction is being aborted; finish that first"
@@ -251,6 +251,8 @@ class Transactions:
             return
         wanted = as_offsets(offsets)
         metadata = ConsumerGroupMetadata(group) if isinstance(group, str) else group
+        if not isinstance(metadata, ConsumerGroupMetadata):
+            raise TypeError(f"group must be group_metadata() of the consumer or a name, not {type(group).__name__}")
         try:
             if not self._is_v2 and metadata.group_id not in self._groups:
                 producer_id, epoch = self._accumulator.identity

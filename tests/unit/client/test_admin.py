@@ -17,6 +17,19 @@ from barnabas.types import TopicPartition
 NODE = 1
 
 
+@pytest.mark.parametrize(
+    "method",
+    ["create_topics", "delete_topics", "describe_topics", "describe_groups", "delete_groups", "fence_producers"],
+)
+def test_a_text_is_no_list_of_names(method: str) -> None:
+    """Else `delete_topics("abc")` deletes a, b and c."""
+    admin = Admin(bootstrap_servers="localhost:1")
+    with pytest.raises(TypeError, match="must be a list, not the text 'abc'"):
+        asyncio.run(getattr(admin, method)("abc"))
+    with pytest.raises(TypeError, match=r"must be a NewTopic\(name='abc'\), not str"):
+        asyncio.run(admin.create_topics(["abc"]))  # type: ignore[list-item]
+
+
 def run(
     items: list[str], answers: dict[str, list[ErrorCode | Exception]], **options: Any
 ) -> tuple[Any, list[list[str]]]:

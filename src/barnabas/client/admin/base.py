@@ -198,6 +198,13 @@ class AdminBase(Lifetime):
         return sorted(self.cluster.brokers)
 
 
+def listed(given: Iterable[T], what: str) -> list[T]:
+    """TypeError for a text, whose letters would each be taken for a name."""
+    if isinstance(given, str):
+        raise TypeError(f"{what} must be a list, not the text {given!r}")
+    return list(given)
+
+
 def by_topic(items: Iterable[TopicPartition]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for topic, partition in items:

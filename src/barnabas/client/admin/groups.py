@@ -6,7 +6,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from barnabas.client.admin.base import AdminBase
+from barnabas.client.admin.base import AdminBase, listed
 from barnabas.client.admin.results import Results
 from barnabas.client.errors import UnsupportedVersionError
 from barnabas.errors import ErrorCode
@@ -86,7 +86,7 @@ class Groups(AdminBase):
         timeout_ms: float | None = None,
     ) -> Results[BrokerId, list[GroupListing]]:
         """What each broker coordinates: a broker that cannot be asked may hide some."""
-        state_filter, kind_filter = list(states), [kind.value for kind in kinds]
+        state_filter, kind_filter = listed(states, "states"), [kind.value for kind in kinds]
         least = TYPES_SINCE_VERSION if kind_filter else STATES_SINCE_VERSION if state_filter else 0
 
         async def ask(node_id: BrokerId, nodes: list[BrokerId]) -> Results[BrokerId, list[GroupListing]]:
@@ -112,8 +112,9 @@ class Groups(AdminBase):
         self, group_ids: Iterable[str], *, timeout_ms: float | None = None
     ) -> Results[str, GroupDescription]:
         """Of whatever kind each is. GROUP_ID_NOT_FOUND where there is no such group."""
+        wanted = listed(group_ids, "group_ids")
         return await self.carry_out(
-            group_ids, self.to_coordinators, self._describe, what="describing groups", timeout_ms=timeout_ms
+            wanted, self.to_coordinators, self._describe, what="describing groups", timeout_ms=timeout_ms
         )
 
     async def _describe(self, node_id: BrokerId, group_ids: list[str]) -> Results[str, GroupDescription]:
@@ -194,7 +195,8 @@ class Groups(AdminBase):
                 found.add(each.group_id, each.error_code, None, about=f"group {each.group_id}")
             return self.heed(found)
 
-        return await self.carry_out(group_ids, self.to_coordinators, ask, what="deleting groups", timeout_ms=timeout_ms)
+        wanted = listed(group_ids, "group_ids")
+        return await self.carry_out(wanted, self.to_coordinators, ask, what="deleting groups", timeout_ms=timeout_ms)
 
     async def remove_members_from_consumer_group(
         self,
@@ -206,7 +208,7 @@ class Groups(AdminBase):
         timeout_ms: float | None = None,
     ) -> Results[str, None]:
         """By instance id, by member id, or all that there are where neither is given. The results are by these."""
-        instances, members = list(instance_ids), list(member_ids)
+        instances, members = listed(instance_ids, "instance_ids"), listed(member_ids, "member_ids")
         if not instances and not members:
             described = (await self.describe_groups([group_id], timeout_ms=timeout_ms)).one(group_id)
             instances = [each.instance_id for each in described.members if each.instance_id is not None]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from barnabas.client.admin.base import AdminBase, by_topic
+from barnabas.client.admin.base import AdminBase, by_topic, listed
 from barnabas.client.admin.results import Results
 from barnabas.client.cluster import ANY
 from barnabas.client.errors import UnsupportedVersionError, error_of
@@ -94,11 +94,19 @@ class TopicDescription:
         return max((len(partition.replicas) for partition in self.partitions), default=0)
 
 
+def _new_topics(given: Iterable[NewTopic]) -> list[NewTopic]:
+    topics = listed(given, "topics")
+    for topic in topics:
+        if not isinstance(topic, NewTopic):
+            raise TypeError(f"a new topic must be a NewTopic(name={topic!r}), not {type(topic).__name__}")
+    return topics
+
+
 class Topics(AdminBase):
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: float | None = None
     ) -> Results[str, CreatedTopic]:
-        wanted = {topic.name: topic for topic in topics}
+        wanted = {topic.name: topic for topic in _new_topics(topics)}
         within_ms = int(self.within_ms(timeout_ms))
 
         async def ask(node_id: BrokerId, names: list[str]) -> Results[str, CreatedTopic]:
@@ -117,7 +125,7 @@ class Topics(AdminBase):
         self, names: Iterable[str] = (), *, topic_ids: Iterable[Uuid] = (), timeout_ms: float | None = None
     ) -> Results[str, None]:
         """By name or by id; what was named by its id is in the results by the id's text."""
-        ids = {uuid_text(topic_id): topic_id for topic_id in topic_ids}
+        by_name, ids = listed(names, "names"), {uuid_text(topic_id): topic_id for topic_id in topic_ids}
         within_ms = int(self.within_ms(timeout_ms))
 
         async def ask(node_id: BrokerId, keys: list[str]) -> Results[str, None]:
@@ -139,7 +147,7 @@ class Topics(AdminBase):
             return found
 
         return await self.carry_out(
-            [*names, *ids], self.to_controller, ask, what="deleting topics", timeout_ms=timeout_ms
+            [*by_name, *ids], self.to_controller, ask, what="deleting topics", timeout_ms=timeout_ms
         )
 
     async def list_topics(self, *, internal: bool = False, timeout_ms: float | None = None) -> list[TopicListing]:
@@ -165,7 +173,7 @@ class Topics(AdminBase):
         timeout_ms: float | None = None,
     ) -> Results[str, TopicDescription]:
         """Page by page, so that topics with very many partitions do not come in one answer (KIP-966)."""
-        wanted = sorted(set(names))
+        wanted = sorted(set(listed(names, "names")))
         if not wanted:
             return Results()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from barnabas.client.admin.base import by_topic
+from barnabas.client.admin.base import by_topic, listed
 from barnabas.client.admin.results import Results
 from barnabas.client.admin.topics import Topics
 from barnabas.client.cluster import TRANSACTION
@@ -94,7 +94,7 @@ class Transactions(Topics):
     ) -> Results[BrokerId, list[TransactionListing]]:
         """What each broker coordinates: in these states, by these producers, open for longer, of matching ids."""
         least = 2 if pattern is not None else 1 if duration_ms is not None else 0
-        state_filters, id_filters = list(states), list(producer_ids)
+        state_filters, id_filters = listed(states, "states"), list(producer_ids)
 
         async def ask(node_id: BrokerId, _nodes: list[BrokerId]) -> Results[BrokerId, list[TransactionListing]]:
             request = ListTransactionsRequest(
@@ -148,8 +148,9 @@ class Transactions(Topics):
                 found.add(each.transactional_id, each.error_code, description, about=about)
             return self.heed(found, TRANSACTION)
 
+        wanted = listed(transactional_ids, "transactional_ids")
         return await self.carry_out(
-            transactional_ids, self._to_transactions, ask, what="describing transactions", timeout_ms=timeout_ms
+            wanted, self._to_transactions, ask, what="describing transactions", timeout_ms=timeout_ms
         )
 
     async def _to_transactions(self, items: list[str]) -> tuple[dict[BrokerId, list[str]], dict[str, KafkaError]]:
@@ -275,9 +276,8 @@ class Transactions(Topics):
                 found.add(transactional_id, response.error_code, value, about=about)
             return self.heed(found, TRANSACTION)
 
-        return await self.carry_out(
-            transactional_ids, self._to_transactions, ask, what="fencing producers", timeout_ms=timeout_ms
-        )
+        wanted = listed(transactional_ids, "transactional_ids")
+        return await self.carry_out(wanted, self._to_transactions, ask, what="fencing producers", timeout_ms=timeout_ms)
 
 
 def _producer(state: ProducerState) -> ProducerDescription:
