@@ -236,6 +236,18 @@ def test_what_brokers_aborted_before_the_decision_is_not_decided(driver: Callabl
     sees(again, "0a", "0b", "0c")
 
 
+def test_a_decision_upon_many_tasks_fits_into_a_record(driver: Callable[..., Driver]) -> None:
+    one = driver()
+    message = one.task(one.plan(), 0, ["one of many"])
+    assert message.transaction is not None
+    many = tuple(message.transaction._replace(producer_id=number) for number in range(30_000))
+    assert message.decider is not None
+    connections().run(one.protocol().decide(message.decider, Decision(Batch(QUERY, 0), many)))
+    found = connections().run(_progress(driver()))
+    assert found.decision is not None
+    assert found.decision.transactions == many
+
+
 class TaskOfStream:
     """What a task of a batch is told that a streaming query writes by foreachBatch."""
 

@@ -24,6 +24,7 @@ from barnabas.client.errors import InvalidTransactionStateError, KafkaError, Pro
 from barnabas.client.settings import ProducerConfig
 from barnabas.client.transaction import OpenTransaction
 from barnabas.errors import ErrorCode
+from barnabas.protocol.compression import Codec
 from barnabas.protocol.record_batch import Record, encode_batch
 from barnabas.spark import progress, transactional_requests
 from barnabas.spark.progress import Batch, Decision, Progress
@@ -189,6 +190,7 @@ class ExactlyOnce:
         now_ms = int(time.time() * 1000)
         batch = encode_batch(
             [Record(offset, now_ms, key, value) for offset, (key, value) in enumerate(records)],
+            codec=Codec.GZIP,  # names of thousands of transactions are much alike, and a record has its bounds
             transactional=decider is not None,
         )
         sender = BatchSender(self.cluster, self.config, is_idempotent=decider is not None, transaction=decider)
