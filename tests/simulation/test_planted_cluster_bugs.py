@@ -84,7 +84,7 @@ def skip_the_sync_of_a_vote(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def has(*kinds: str) -> Callable[[Character], bool]:
-    return lambda character: all(character.plan.rates.get(kind, 0) > 0.02 for kind in kinds)
+    return lambda character: all(character.plan.rates.get(kind, 0) > 0.05 for kind in kinds)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def has(*kinds: str) -> Callable[[Character], bool]:
         (skip_truncations, has("cut off", "reset"), 69),
         (acknowledge_before_replication, has("cut off"), 5),
         (elect_from_outside_the_isr, has("kill", "pause"), 25),
-        (forget_a_vote, has("kill"), 5),
+        (forget_a_vote, has("kill"), 21),
         (skip_the_sync_of_a_vote, has("power"), 1),
     ],
 )
