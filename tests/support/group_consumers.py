@@ -54,7 +54,7 @@ class GroupConsumer:
     def close(self) -> None:
         """Leaves the group, unless it is a static member. May be called twice."""
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(120)
         assert not self._thread.is_alive()
 
     @property
