@@ -554,14 +554,18 @@ class Room:
         return True
 
     def wait(self, size: int, granted: Callable[[], object]) -> Ticket:
-        """`granted` is called once the bytes are taken; what this returns is for `leave`."""
+        """`granted` is called once the bytes are taken. Whoever does not want them any more leaves with the ticket."""
         ticket = Ticket(size, granted)
         self._waiting.append(ticket)
         return ticket
 
     def leave(self, ticket: Ticket) -> None:
-        self._waiting.remove(ticket)
-        self._grant()
+        """Also when the bytes were granted in the meantime: who waited may have been told to stop just before."""
+        if ticket in self._waiting:
+            self._waiting.remove(ticket)
+            self._grant()
+        else:
+            self.give_back(ticket.size_bytes)
 
     @property
     def is_waited_for(self) -> bool:

@@ -494,10 +494,7 @@ class Producer(Lifetime):
             async with asyncio.timeout(self._config.max_block_ms / 1000):
                 await granted
         except BaseException as error:
-            if granted.done() and not granted.cancelled():
-                self._room.give_back(size)
-            else:
-                self._room.leave(ticket)
+            self._room.leave(ticket)
             if not isinstance(error, TimeoutError):
                 raise
             raise BufferExhaustedError(

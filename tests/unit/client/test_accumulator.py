@@ -426,3 +426,8 @@ def test_room_is_given_in_order() -> None:
     assert room.used_bytes == 70
     assert not room.is_waited_for
     assert room.take(30)
+    late = room.wait(10, lambda: granted.append("late"))
+    room.give_back(30)
+    assert granted == ["small", "late"]
+    room.leave(late)  # granted, and not wanted any more
+    assert room.used_bytes == 70
