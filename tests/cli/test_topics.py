@@ -77,6 +77,7 @@ def test_the_cluster(run: Run) -> None:
     assert [(each["node_id"], each["is_fenced"]) for each in described["brokers"]] == [(1, False)]
     assert described["brokers"][0]["configs"]["node.id"] == "1"
     assert described["features"]["metadata.version"] > 0
+    assert described["controller_id"] == run("quorum", "describe", "--json").document["leader_id"]
     assert "cluster " in run("cluster", "describe").out
     assert run("cluster", "status", "--json").document["problems"] == []
     assert run("cluster", "status").out.endswith("ok\n")

@@ -52,6 +52,8 @@ def test_plans_that_are_none(run: Run, topic: Name, tmp_path: Path) -> None:
 
 def test_transactions(run: Run, topic: Name, name: Name, served_by_either: str) -> None:
     made, transactional_id = topic(), name("transaction")
+    absent = run("transactions", "describe-producers", made, "--broker-id", "9", code=4)
+    assert absent.err == "barnabas: there is no broker 9, but 1\n"
 
     async def leave_one_open() -> None:
         producer = Producer(bootstrap_servers=served_by_either, transactional_id=transactional_id)

@@ -110,6 +110,14 @@ async def existing_topics(admin: Admin, names: Iterable[str]) -> None:
             raise missing_topic(name, known)
 
 
+async def existing_brokers(admin: Admin, ids: Iterable[int]) -> None:
+    known = sorted(each.node_id for each in (await admin.describe_cluster()).brokers)
+    for node_id in ids:
+        if node_id not in known:
+            there = ", ".join(str(each) for each in known)
+            raise CommandFailed(f"there is no broker {node_id}, but {there}", Exit.NOT_FOUND)
+
+
 def missing_topic(name: str, known: list[str]) -> CommandFailed:
     hint = suggestion(name, known) or "; barnabas topic list shows which there are"
     return CommandFailed(f"there is no topic {name}{hint}", Exit.NOT_FOUND)

@@ -154,10 +154,10 @@ async def _produce(plan: Plan) -> dict[str, float]:
 async def _consume(plan: Plan) -> dict[str, float]:
     async with Consumer(**plan.consumer_settings) as consumer:
         partitions = await consumer.partitions_for(plan.topic)
-        consumer.assign(partitions)
         ends = await consumer.end_offsets(partitions)
         starts = await consumer.beginning_offsets(partitions)
-        consumer.seek_to_beginning()
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()  # at once, before a fetch waits at the end for records that do not come
         wanted = sum(ends[key] - starts[key] for key in partitions)
         began = last = time.perf_counter()
         read = 0

@@ -10,6 +10,7 @@ from barnabas.cli.options import USUAL_CONNECTION, Connection, Json
 from barnabas.cli.session import with_admin
 from barnabas.cli.text import Exit, counted
 from barnabas.client.admin import Admin
+from barnabas.client.admin.cluster import ClusterDescription
 from barnabas.client.admin.configs import ConfigResource, ResourceKind
 from barnabas.client.errors import KafkaError, UnsupportedVersionError
 
@@ -43,7 +44,7 @@ def describe(
                 facts["configs"] = await _configs(admin, broker.node_id)
             brokers.append(facts)
         levels = {name: each.finalized for name, each in features.items()}
-        ids = {"cluster_id": cluster.cluster_id, "controller_id": cluster.controller_id}
+        ids = {"cluster_id": cluster.cluster_id, "controller_id": await _controller(admin, cluster)}
         return {**ids, "features": levels, "brokers": brokers}
 
     facts = with_admin(connection, work)
@@ -59,6 +60,14 @@ def describe(
         for name, value in each.get("configs", {}).items():
             print(f"broker {each['node_id']}: {name}={value}")
     return Exit.DONE
+
+
+async def _controller(admin: Admin, cluster: ClusterDescription) -> int | None:
+    """Who leads the quorum. What brokers call controller to their clients is any one that passes requests on."""
+    try:
+        return (await admin.describe_metadata_quorum()).leader_id
+    except UnsupportedVersionError:  # a cluster without such a quorum
+        return cluster.controller_id
 
 
 async def _configs(admin: Admin, node_id: int) -> dict[str, str | None]:

@@ -215,7 +215,6 @@ class Reading:
                     message = f"topic {topic} has no partition {number}, but {len(there)} from 0 on"
                     raise CommandFailed(message, Exit.NOT_FOUND)
                 chosen.append(TopicPartition(topic, number))
-        self.consumer.assign(chosen)
         await self._settle(chosen)
 
     async def _settle(self, partitions: list[TopicPartition]) -> None:
@@ -226,7 +225,9 @@ class Reading:
         wanted = self.wanted
         if not wanted.is_grouped:
             first = wanted.first or Bound(word="end" if wanted.follow else "beginning")
-            for key, offset in (await bounds.offsets(self.consumer, first, starts, ends)).items():
+            found = await bounds.offsets(self.consumer, first, starts, ends)
+            self.consumer.assign(partitions)
+            for key, offset in found.items():  # at once, before a fetch waits at the end
                 self.consumer.seek(key, min(max(offset, starts[key]), ends[key]))
         if wanted.until is not None:
             self.stops.update(await bounds.offsets(self.consumer, wanted.until, starts, ends))

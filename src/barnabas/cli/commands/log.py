@@ -1,7 +1,6 @@
 """`barnabas log`: segment files, read and checked without a broker."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,10 +8,11 @@ import typer
 
 from barnabas.cli import output, segment_files
 from barnabas.cli.app import noun, verb
+from barnabas.cli.moments import iso
 from barnabas.cli.options import Json
 from barnabas.cli.segment_check import WRONG, Checked, Finding, check_directory
 from barnabas.cli.segment_files import Decoder, ReadOnlyFile
-from barnabas.cli.text import CommandFailed, Exit
+from barnabas.cli.text import CommandFailed, Exit, counted
 from barnabas.consensus.snapshot_file import SUFFIX as METADATA_SNAPSHOT_SUFFIX
 from barnabas.log.mapped_index import CorruptIndex
 from barnabas.log.producer_state import CorruptSnapshot
@@ -100,7 +100,7 @@ def verify(
     else:
         rows = ((each.severity, each.file, each.position, each.problem) for each in found)
         output.table(("severity", "file", "position", "problem"), rows)
-        verdict = "nothing is wrong" if not found else f"{len(found)} findings"
+        verdict = "nothing is wrong" if not found else counted(len(found), "finding")
         print(f"{files_read} files, {total.batches} batches, {total.records} records, {total.bytes} bytes: {verdict}")
     return Exit.FAILED if any(each.severity == WRONG for each in found) else Exit.DONE
 
@@ -194,6 +194,6 @@ def _text(line: dict[str, Any]) -> str:
         if value is None and name == "delete_horizon_ms":
             continue
         if name == "timestamp_ms" and value >= 0:
-            value = datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
+            value = iso(value)
         words.append(f"{name}={output.word(value)}")
     return ("| " if "key" in line else "") + " ".join(words)

@@ -9,7 +9,7 @@ import typer
 from barnabas.cli import output
 from barnabas.cli.app import noun, verb
 from barnabas.cli.options import USUAL_CONNECTION, Connection, Json
-from barnabas.cli.session import chosen_partitions, complete_topics, exit_code, failures, with_admin
+from barnabas.cli.session import chosen_partitions, complete_topics, existing_brokers, exit_code, failures, with_admin
 from barnabas.cli.text import CommandFailed, Exit
 from barnabas.client.admin import Admin, Results
 from barnabas.client.admin.placement import ElectionType, Reassignment
@@ -68,10 +68,7 @@ def generate(
 
     async def work(admin: Admin) -> Plan:
         await chosen_partitions(admin, topics)
-        known = {each.node_id for each in (await admin.describe_cluster()).brokers}
-        for broker in brokers:
-            if broker not in known:
-                raise CommandFailed(f"there is no broker {broker}, but {sorted(known)}", Exit.NOT_FOUND)
+        await existing_brokers(admin, brokers)
         described = (await admin.describe_topics(topics)).unwrap()
         return spread(list(described.values()), brokers, replication_factor)
 

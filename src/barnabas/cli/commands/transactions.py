@@ -9,7 +9,7 @@ from barnabas.cli import output
 from barnabas.cli.app import noun, verb
 from barnabas.cli.moments import iso
 from barnabas.cli.options import USUAL_CONNECTION, Connection, Json
-from barnabas.cli.session import chosen_partitions, complete_topics, exit_code, failures, with_admin
+from barnabas.cli.session import chosen_partitions, complete_topics, existing_brokers, exit_code, failures, with_admin
 from barnabas.cli.text import CommandFailed, Exit, suggestion
 from barnabas.client.admin import Admin, Results
 from barnabas.client.admin.transactions import AbortSpec, HangingTransaction, ProducerDescription
@@ -113,6 +113,7 @@ def describe_producers(
 
     async def work(admin: Admin) -> list[ProducerDescription]:
         await chosen_partitions(admin, [f"{topic}:{partition}"])
+        await existing_brokers(admin, [] if broker_id is None else [broker_id])
         return (await admin.describe_producers([key], broker_id=broker_id)).one(key)
 
     producers = with_admin(connection, work)
@@ -168,6 +169,7 @@ def find_hanging(
             texts = [each.name for each in await admin.list_topics(internal=True)]
         partitions = await chosen_partitions(admin, texts)
         if broker_id is not None:
+            await existing_brokers(admin, [broker_id])
             described = (await admin.describe_topics({each.topic for each in partitions})).unwrap()
             there = {
                 TopicPartition(name, each.partition)
