@@ -73,6 +73,8 @@ def headers_from(
                 header = read_header(chunk, inside)
             except InvalidRecordBatch as problem:
                 raise CorruptSegment(file, position + inside, str(problem)) from None
+            if position + inside + header.size_bytes > end:
+                raise CorruptSegment(file, position + inside, "a batch that is cut short")
             yield position + inside, header
             inside += header.size_bytes
         if inside == 0:

@@ -178,6 +178,18 @@ def test_a_segment_that_was_damaged_is_an_error_of_the_disk() -> None:
         list(headers_from(log.segments[1].file(), 0, damaged.size_bytes))
 
 
+def test_a_batch_cut_short_after_a_clean_stop_is_an_error_of_the_disk() -> None:
+    """And not the end of the log: whoever reads up to there would wait for the rest of it forever."""
+    disk = MemoryDisk()
+    log = filled(disk)
+    log.close()
+    last = log.segments[-1]
+    disk.open(last.log_path).truncate(last.size_bytes - 5)
+    with pytest.raises(OSError, match="a batch that is cut short at"):
+        reopened(disk, clean_shutdown=True)
+    assert reopened(disk, recovery_point=log.recovery_point).log_end_offset == 29
+
+
 def test_a_tail_that_is_missing_without_a_trace_ends_the_log() -> None:
     disk = MemoryDisk()
     log = filled(disk)
