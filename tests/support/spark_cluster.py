@@ -48,7 +48,8 @@ class SparkCluster:
             for number in range(self._worker_count):
                 place = Path(self._directory.name) / f"worker-{number}"
                 limits = ["--cores", "1", "--memory", WORKER_MEMORY, "--work-dir", str(place), "--webui-port", "0"]
-                self._start("org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", *limits, self.master)
+                host = f"127.0.0.{number + 1}"  # Spark runs a task a second time only on another host
+                self._start("org.apache.spark.deploy.worker.Worker", "--host", host, *limits, self.master)
             wait_until(self._all_registered, "the workers are registered", READY_SECONDS_MAX)
         except BaseException:
             self._stop()
