@@ -96,6 +96,8 @@ class LogDirectory:
             if found.node_id != node_id:
                 raise DirectoryMismatch(f"{self.path} belongs to node {found.node_id}, not to node {node_id}")
             return found
+        if any(self._holds_log(entry) for entry in disk.list_directory(self.path)):
+            raise DirectoryMismatch(f"{self.path} holds logs but no {checkpoint.META_PROPERTIES_FILE_NAME} says whose")
         random = self._runtime.random
         made = MetaProperties(
             cluster_id=cluster_id or uuid_text(new_uuid(random)), node_id=node_id, directory_id=new_uuid(random)
@@ -169,8 +171,7 @@ class LogDirectory:
         """Partitions that the cluster no longer gives to this broker: kept, under a name that nobody opens."""
         disk = self._runtime.disk
         for entry in disk.list_directory(self.path):
-            metadata = self._file(f"{entry}/{checkpoint.PARTITION_METADATA_FILE_NAME}")
-            if entry not in known and not entry.endswith(STRAY_SUFFIX) and disk.exists(metadata):
+            if entry not in known and not entry.endswith(STRAY_SUFFIX) and self._holds_log(entry):
                 aside = self._set_aside(entry, STRAY_SUFFIX)
                 logger.warning("%s belongs to no topic of this cluster: kept as %s", self._file(entry), aside)
 
@@ -259,6 +260,9 @@ class LogDirectory:
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
+
+    def _holds_log(self, entry: str) -> bool:
+        return self._runtime.disk.exists(self._file(f"{entry}/{checkpoint.PARTITION_METADATA_FILE_NAME}"))
 
     def _is_stray(self, directory: str, known_id: Uuid | None, topic_id: Uuid) -> bool:
         """Whether another topic lies there.

@@ -13,7 +13,7 @@ from barnabas.log.log import Log
 from barnabas.runtime.interfaces import Runtime
 from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.runtime.system import system_runtime
-from barnabas.server.log_directory import LogDirectory
+from barnabas.server.log_directory import DirectoryMismatch, LogDirectory
 from barnabas.types import TopicPartition
 
 PATH = "/data"
@@ -86,6 +86,16 @@ def test_what_a_recovery_cuts_is_told(runtime: Runtime, caplog: pytest.LogCaptur
     assert log.log_end_offset == 3
     assert "t-0" in caplog.text
     assert "100 bytes" in caplog.text
+
+
+def test_logs_of_nobody_are_not_taken_for_this_nodes(runtime: Runtime) -> None:
+    """The metadata knows where replicas are by the id of the directory, which is lost: with another none would lead."""
+    with_records(runtime, clean=True)
+    directory = LogDirectory(runtime, PATH)
+    with pytest.raises(DirectoryMismatch, match=checkpoint.META_PROPERTIES_FILE_NAME):
+        directory.identify(1)
+    runtime.disk.remove_directory(f"{PATH}/t-0")
+    assert directory.identify(1) == directory.identify(1)
 
 
 def test_nothing_is_told_where_all_is_well(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:
