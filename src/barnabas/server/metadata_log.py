@@ -13,6 +13,7 @@ Does not know: what records mean; who leads, and what is committed (`consensus.r
 """
 
 import errno
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -37,6 +38,8 @@ from barnabas.protocol.record_batch import BatchHeader, Record, decode_records, 
 from barnabas.runtime.interfaces import Clock, Disk
 from barnabas.server.snapshot_files import PartialSnapshot, SnapshotFiles
 from barnabas.types import NO_LEADER, ZERO_UUID, BrokerId, LeaderEpoch, Offset
+
+logger = logging.getLogger(__name__)
 
 DIRECTORY_NAME = f"{METADATA_TOPIC}-0"
 READ_BYTES = 1 << 20  # of the log at a time: bounds what a replay holds in memory
@@ -175,11 +178,14 @@ class MetadataLog:
 
     def read_election(self) -> Election:
         path = self._file(checkpoint.QUORUM_STATE_FILE_NAME)
+        last_epoch = max(self.end.last_epoch, 0)
         if not self._disk.exists(path):
-            return Election()
+            if last_epoch:
+                logger.warning("%s is gone, and with it what this node promised after epoch %d", path, last_epoch)
+            return Election(last_epoch)
         state = checkpoint.decode_quorum_state(self._disk.read_bytes(path), path)
         voted = None if state.voted_id < 0 else ReplicaKey(state.voted_id, state.voted_directory_id)
-        epoch = max(state.leader_epoch, self.end.last_epoch)  # should the file be older than the log
+        epoch = max(state.leader_epoch, last_epoch)  # should the file be older than the log
         return Election(epoch, state.leader_id if epoch == state.leader_epoch else NO_LEADER, voted)
 
     def write_election(self, election: Election, voters: VoterSet) -> None:

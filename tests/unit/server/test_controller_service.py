@@ -14,7 +14,7 @@ from barnabas.consensus.voters import ReplicaKey
 from barnabas.controller import features
 from barnabas.controller.decision import Decision
 from barnabas.errors import ErrorCode
-from barnabas.log.checkpoint import decode_quorum_state
+from barnabas.log.checkpoint import QUORUM_STATE_FILE_NAME, decode_quorum_state
 from barnabas.metadata.image import EMPTY, MetadataImage, ResourceType
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.begin_transaction_record import BeginTransactionRecord
@@ -182,6 +182,22 @@ def test_an_epoch_is_never_led_twice_even_if_nothing_was_written_in_it() -> None
             f"{DIRECTORY}/__cluster_metadata-0/quorum-state", state.replace(b'"leaderEpoch":1', b'"leaderEpoch":41')
         )
         assert (await Controller(disk).start()).service.quorum.epoch == 42
+
+    run(test)
+
+
+def test_elections_that_are_forgotten_go_on_from_the_epoch_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        first = await Controller(disk).start()
+        await first.service.submit(create("t"))
+        epoch = first.service.quorum.epoch
+        await first.service.stop()
+        disk.remove(f"{DIRECTORY}/__cluster_metadata-0/{QUORUM_STATE_FILE_NAME}")
+        again = await Controller(disk).start()
+        assert again.service.quorum.epoch > epoch
+        assert "t" in again.service.image.topics_by_name
+        assert QUORUM_STATE_FILE_NAME in caplog.text
 
     run(test)
 
