@@ -188,14 +188,16 @@ def test_a_properties_file(tmp_path: Path):
         assert (data / "meta.properties").exists()
     properties.write_text(text + "num.partitions=many\n")
     refused = run_barnabas("broker", str(properties), directory=tmp_path)
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "num.partitions" in refused.stderr
     assert "6" in refused.stderr
     properties.write_text(text + "no.such.thing=1\n")
     refused = run_barnabas("broker", str(properties), directory=tmp_path)
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "no.such.thing" in refused.stderr
     assert "6" in refused.stderr
+    missing = run_barnabas("broker", "missing.properties", directory=tmp_path)
+    assert (missing.returncode, missing.stderr) == (4, "barnabas: there is no file missing.properties\n")
 
 
 def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path):

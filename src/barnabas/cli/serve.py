@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from barnabas.cli.main import DATA_DIRECTORY
-from barnabas.cli.text import WILDCARDS, bracketed, failed
+from barnabas.cli.text import WILDCARDS, Exit, bracketed, failed
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.properties import Given, load, read_file, read_option
 from barnabas.config.validation import ConfigError
@@ -30,7 +30,7 @@ MEMORY_DIRECTORY = "/memory"  # a path on a disk that exists only in this proces
 
 def up(options: argparse.Namespace) -> int:
     if options.memory and options.data is not None:
-        return failed("--memory keeps nothing, so --data has no meaning beside it")
+        return failed("--memory keeps nothing, so --data has no meaning beside it", Exit.USAGE)
     directory = f"{options.data or DATA_DIRECTORY}/node-{options.node_id}"
     settings = {
         "node.id": str(options.node_id),
@@ -68,6 +68,13 @@ def _serve(options: argparse.Namespace, read_settings: Callable[[], list[Given]]
     )
     try:
         settings = read_settings()
+    except FileNotFoundError as error:
+        return failed(f"there is no file {error.filename}", Exit.NOT_FOUND)
+    except OSError as error:
+        return failed(f"{error.filename}: {error.strerror}")
+    except (ConfigError, UnicodeDecodeError) as error:
+        return failed(str(error), Exit.USAGE)
+    try:
         options_given = [read_option(option) for option in options.config]
         overridden = {given.name for given in options_given}
         loaded = load([given for given in settings if given.name not in overridden] + options_given)
@@ -77,7 +84,9 @@ def _serve(options: argparse.Namespace, read_settings: Callable[[], list[Given]]
             if options.command == "up":
                 return runner.run(_run(loaded.config, memory, options.supervised))
             return runner.run(_run(_reachable(loaded.config), memory, supervised=False))
-    except (ConfigError, DirectoryInUse, DirectoryMismatch, CheckpointError, MetadataUnavailable) as error:
+    except ConfigError as error:
+        return failed(str(error), Exit.USAGE)
+    except (DirectoryInUse, DirectoryMismatch, CheckpointError, MetadataUnavailable) as error:
         return failed(str(error))
     except OSError as error:
         return failed(f"cannot start: {error}")

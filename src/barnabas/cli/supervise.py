@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from barnabas.cli.ports import Ports
-from barnabas.cli.text import WILDCARDS, bracketed, failed
+from barnabas.cli.text import WILDCARDS, Exit, bracketed, failed
 
 RESTART_PAUSE_SECONDS = 1.0  # doubled each time that it ends again before it was ready
 RESTART_PAUSE_SECONDS_MAX = 30.0
@@ -27,9 +27,9 @@ PORT_MAX = 65535
 
 def up(options: argparse.Namespace) -> int:
     if options.memory and options.data is not None:
-        return failed("--memory keeps nothing, so --data has no meaning beside it")
+        return failed("--memory keeps nothing, so --data has no meaning beside it", Exit.USAGE)
     if options.port and options.port + 2 * options.brokers - 1 > PORT_MAX:
-        return failed(f"{options.brokers} brokers need {2 * options.brokers} ports from {options.port} on")
+        return failed(f"{options.brokers} brokers need {2 * options.brokers} ports from {options.port} on", Exit.USAGE)
     with Ports(options.host) as client_ports, Ports(_dialled(options.host)) as voter_ports:
         try:
             found = commands(options, client_ports, voter_ports)
