@@ -147,13 +147,7 @@ class LogDirectory:
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
         log.swap.cleaned_offset = self._cleaned_offsets.get(name, 0)
-        if log.cut_bytes:
-            logger.warning(
-                "%s: cut %d bytes behind offset %d, which a crash had left unsound",
-                directory,
-                log.cut_bytes,
-                log.log_end_offset,
-            )
+        tell_of_cut(log)
         return log
 
     def high_watermark(self, name: TopicPartition) -> Offset:
@@ -288,3 +282,10 @@ class LogDirectory:
         for entry in self._runtime.disk.list_directory(self.path):
             if entry.endswith(DELETE_SUFFIX):
                 self._runtime.disk.remove_directory(self._file(entry))
+
+
+def tell_of_cut(log: Log) -> None:
+    """Whoever misses records looks here first."""
+    if log.cut_bytes:
+        unsound = f"{log.cut_bytes} bytes behind offset {log.log_end_offset}"
+        logger.warning("%s: cut %s, which a crash had left unsound", log.directory, unsound)

@@ -36,6 +36,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.metadata_records import decode_record, encode_record
 from barnabas.protocol.record_batch import BatchHeader, Record, decode_records, encode_batch, read_header
 from barnabas.runtime.interfaces import Clock, Disk
+from barnabas.server.log_directory import tell_of_cut
 from barnabas.server.snapshot_files import PartialSnapshot, SnapshotFiles
 from barnabas.types import NO_LEADER, ZERO_UUID, BrokerId, LeaderEpoch, Offset
 
@@ -101,6 +102,7 @@ class MetadataLog:
             clean_shutdown=clean_shutdown,
             topic_id=METADATA_TOPIC_ID,
         )
+        tell_of_cut(log)
         return cls(disk, directory, log, clock, config, voters)
 
     def _begin_at_snapshot(self) -> None:

@@ -202,6 +202,19 @@ def test_elections_that_are_forgotten_go_on_from_the_epoch_of_the_log(caplog: py
     run(test)
 
 
+def test_what_a_recovery_cuts_of_the_metadata_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        first = await Controller(disk).start()
+        await first.service.stop()
+        size_bytes = len(disk.read_bytes(LOG))
+        disk.open(LOG).write(size_bytes, bytes(70))
+        Controller(disk)
+        assert "__cluster_metadata-0: cut 70 bytes" in caplog.text
+
+    run(test)
+
+
 def test_a_transaction_that_its_leader_left_open_is_aborted() -> None:
     async def test() -> None:
         disk = MemoryDisk()
