@@ -144,6 +144,7 @@ def test_groups(run: Run, topic: Name, name: Name) -> None:
     assert done["executed"]
     assert {each["new_offset"] for each in done["offsets"]} == {0}
     assert run("consume", made, "--group", group).out == "a\nb\nc\n"
+    assert "there is no such member" in run("group", "remove-members", group, "--instance-id", "x", code=1).err
     assert "forgotten" in run("group", "delete-offsets", group, "--topic", made).out
     assert run("group", "delete", group, "--json").document == {"deleted": [group], "failed": {}}
     for words in (["describe", group], ["delete", group], ["remove-members", group]):

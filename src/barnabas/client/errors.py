@@ -235,6 +235,14 @@ _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.UNKNOWN_MEMBER_ID: "the group went on without this member; poll more often, or raise the timeouts",
     ErrorCode.REBALANCE_IN_PROGRESS: "the group is rebalancing; poll, then commit again",
     ErrorCode.FENCED_INSTANCE_ID: "another member has the same group_instance_id; give each its own",
+    ErrorCode.INVALID_SESSION_TIMEOUT: (
+        "session_timeout_ms is less than the broker's group.min.session.timeout.ms, or more than "
+        "group.max.session.timeout.ms"
+    ),
+    ErrorCode.INVALID_GROUP_ID: "a group's name must not be empty",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as the broker's group.max.size allows",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group has members that read the topic; stop them first",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "the metadata is larger than the broker's offset.metadata.max.bytes",
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
     ErrorCode.NON_EMPTY_GROUP: "the group has members; stop them first",
     ErrorCode.UNSUPPORTED_VERSION: "the broker does not know this request or a field of it; it may be too old",

@@ -226,7 +226,9 @@ class Groups(AdminBase):
             removed: Results[str, None] = Results()
             for each in response.members:
                 key = each.member_id if each.group_instance_id is None else each.group_instance_id
-                removed.add(key, each.error_code, None, about=f"member {key} of group {group_id}")
+                is_absent = each.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+                words = "there is no such member" if is_absent else None
+                removed.add(key, each.error_code, None, words, about=f"member {key} of group {group_id}")
             found: Results[str, Results[str, None]] = Results()
             found.add(group_id, response.error_code, removed, about=f"group {group_id}")
             return self.heed(found)
