@@ -29,6 +29,7 @@ from barnabas.client.errors import (
     CommitFailedError,
     GroupFencedError,
     IllegalStateError,
+    KafkaError,
     OffsetOutOfRangeError,
 )
 from barnabas.client.offsets import OffsetAndMetadata
@@ -524,6 +525,8 @@ def test_calls_that_make_no_sense(served: str) -> None:
                 consumer.subscribe("letters")
             with pytest.raises(IllegalStateError, match="topics or a pattern"):
                 consumer.subscribe([], pattern=None)
+            with pytest.raises(KafkaError, match=r"INVALID_REGULAR_EXPRESSION.*'c\(\*'"):
+                consumer.subscribe(pattern="c(*")
             consumer.subscribe(["letters"])
             with pytest.raises(IllegalStateError, match="unsubscribe"):
                 consumer.assign([("t", 0)])

@@ -87,7 +87,7 @@ class ClassicMember(GroupMember):
         if self._in_flight is not None or self.failure is not None or not self._is_wanted:
             return None
         if self.state is not State.UNJOINED and self._is_silent(now_ms):
-            return self._sent(self.leave_request())  # others shall have its partitions
+            return self._sent(self._leave_of_silence())
         self._advance()
         match self.state:
             case State.JOINING:

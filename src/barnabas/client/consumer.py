@@ -20,7 +20,7 @@ from barnabas.client.classic_member import ClassicMember
 from barnabas.client.cluster import Cluster
 from barnabas.client.committer import Committer
 from barnabas.client.consumer_member import ConsumerMember
-from barnabas.client.errors import ClientClosedError, IllegalStateError, KafkaError, KafkaTimeoutError
+from barnabas.client.errors import ClientClosedError, IllegalStateError, KafkaError, KafkaTimeoutError, error_of
 from barnabas.client.fetcher import Fetcher
 from barnabas.client.group_member import GroupMember, MemberSettings
 from barnabas.client.lifetime import Lifetime
@@ -197,7 +197,7 @@ class Consumer(Lifetime):
         elif isinstance(pattern, str) and self.config.group_protocol == "consumer":
             self._subscription.subscribe_server_pattern(pattern)
         else:
-            self._subscription.subscribe_pattern(re.compile(pattern))
+            self._subscription.subscribe_pattern(_compiled(pattern))
         self._join()
 
     def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
@@ -588,3 +588,10 @@ class Consumer(Lifetime):
         self._positions.wake()
         self._fetcher.wake()
         self._attention.set()  # perhaps a failure
+
+
+def _compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise error_of(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{pattern!r}: {error}") from None

@@ -73,7 +73,7 @@ class ConsumerMember(GroupMember):
         if self._in_flight or self.failure is not None or not self._is_wanted:
             return None
         if self._is_member and self._is_silent(now_ms):
-            return self._sent(self.leave_request())
+            return self._sent(self._leave_of_silence())
         if not self._is_member and self._changes:
             return None  # the application must hear of its loss before this joins again
         if now_ms < self._heartbeat_at_ms and not self._must_tell:

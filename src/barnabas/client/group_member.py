@@ -8,6 +8,7 @@ without this member, is told as lost and never as revoked. After `max_poll_inter
 the group, and joins it anew at the next poll. Does not know: coordinators, connections, positions.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,8 @@ from barnabas.client.assignors.specification import NO_RACKS, Assignor, ReplicaR
 from barnabas.client.errors import KafkaError
 from barnabas.protocol.message import Message
 from barnabas.types import TopicPartition, Uuid
+
+logger = logging.getLogger(__name__)
 
 NEVER_MS = float("inf")
 
@@ -138,6 +141,16 @@ class GroupMember(ABC):
     @abstractmethod
     def leave_request(self) -> Message | None:
         """What to send when the consumer closes or unsubscribes. The member is none from then on."""
+
+    def _leave_of_silence(self) -> Message | None:
+        """Others shall have its partitions. What was not committed comes again, which would be hard to explain."""
+        logger.warning(
+            "group %s: nothing was polled for %d ms (max_poll_interval_ms), so this member leaves until the next poll; "
+            "poll more often, take fewer records at once (max_poll_records), or raise the interval",
+            self.settings.group_id,
+            self.settings.max_poll_interval_ms,
+        )
+        return self.leave_request()
 
     def timeout_ms(self, request: Message, request_timeout_ms: int) -> int:
         """How long an answer may take."""

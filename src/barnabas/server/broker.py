@@ -146,7 +146,8 @@ class Broker:
             self.maintenance.start()
             self.log_cleaner.start()
             self.acceptor.start()
-        logger.info("node %d of cluster %s serves at %s", self.node_id, self.cluster_id, self.addresses)
+        served = ", ".join(f"{host}:{port}" for host, port in self.addresses)
+        logger.info("node %d of cluster %s serves at %s", self.node_id, self.cluster_id, served)
 
     async def _register(self) -> None:
         """Until this broker may lead, which never happens if its metadata log fails meanwhile."""

@@ -260,7 +260,7 @@ def test_heartbeats_come_at_their_interval() -> None:
     assert made.next_deadline_ms() == 6000
 
 
-def test_an_application_that_does_not_poll_leaves_the_group() -> None:
+def test_an_application_that_does_not_poll_leaves_the_group(caplog: pytest.LogCaptureFixture) -> None:
     made = stable(P0)
     made.poll_ended(1000)
     made.next_request(60_999)  # a heartbeat
@@ -268,6 +268,7 @@ def test_an_application_that_does_not_poll_leaves_the_group() -> None:
     assert made.next_deadline_ms() == 61_000
     request = sent(made, 61_000, LeaveGroupRequest)
     assert [each.member_id for each in request.members] == ["m"]
+    assert "group castle: nothing was polled for 60000 ms" in caplog.text
     made.answered(LeaveGroupResponse(), 61_001)
     assert made.next_request(61_001) is None
     assert made.poll_began(80_000), "it was idle"

@@ -215,11 +215,12 @@ def test_other_topics_and_patterns_are_told_at_once() -> None:
     assert (request.subscribed_topic_names, request.subscribed_topic_regex) == (["letters"], "")
 
 
-def test_an_application_that_does_not_poll_leaves_the_group() -> None:
+def test_an_application_that_does_not_poll_leaves_the_group(caplog: pytest.LogCaptureFixture) -> None:
     made = owning(0)
     made.poll_ended(1000)
     request = sent(made, 61_000)
     assert request.member_epoch == -1
+    assert "group castle: nothing was polled for 60000 ms" in caplog.text
     nothing_new(made, -1, 61_001)
     assert made.next_request(70_000) is None
     assert made.poll_began(80_000)
