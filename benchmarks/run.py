@@ -5,8 +5,9 @@
     benchmarks/run.py --barnabas-only without Apache Kafka (also where Java or its jars are missing)
     benchmarks/run.py --only one      a part alone: one broker, three brokers (three), transactions, growth (flatness)
 
-Prints a table and writes it to benchmarks/results/DATE-COMMIT.md; a quick run is not kept. Ratios of one run on one
-machine are what counts: figures of different machines, or of a busy one, are not to be compared.
+Prints a table and writes it to benchmarks/results/DATE-COMMIT.md, or DATE-COMMIT-PART.md; a quick run is not kept.
+Ratios of one run on one machine are what counts: figures of different machines, or of a busy one, are not to be
+compared.
 """
 
 from __future__ import annotations
@@ -140,9 +141,10 @@ def grow(quick: bool) -> list[str]:
     return lines
 
 
-def write(lines: list[str]) -> None:
+def write(lines: list[str], only: list[str]) -> None:
     RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{time.strftime('%Y-%m-%d')}-{output_of('git', 'rev-parse', '--short', 'HEAD')}.md"
+    what = [time.strftime("%Y-%m-%d"), output_of("git", "rev-parse", "--short", "HEAD"), *only]
+    path = RESULTS / f"{'-'.join(what)}.md"
     path.write_text("\n".join(lines))
     say(f"written to {path.relative_to(REPOSITORY)}")
 
@@ -172,7 +174,7 @@ def main() -> int:
         lines += grow(options.quick)
     print("\n".join(lines))
     if not options.quick:
-        write(lines)
+        write(lines, options.only or [])
     return 0
 
 
