@@ -58,7 +58,7 @@ def test_a_topic_that_does_not_come_to_exist() -> None:
     async def scenario() -> None:
         async with Cluster(1, **ALONE) as cluster, client(*servers(cluster)) as found:
             with pytest.raises(UnknownTopicError, match="topic nowhere"):
-                await found.topics(["nowhere"], timeout_ms=1000)
+                await found.topics(["nowhere"], timeout_ms=5000)
 
     run(scenario)
 

@@ -183,7 +183,7 @@ def test_acks(acks: Any) -> None:
 def test_wrong_use_is_told() -> None:
     async def scenario() -> None:
         async with Cluster(1, auto_create_topics_enable="false", **ALONE) as cluster:
-            writer = producer(cluster, max_block_ms=2000)
+            writer = producer(cluster, max_block_ms=5000)
             with pytest.raises(ClientClosedError, match="not started"):
                 await writer.send("t", b"")
             async with writer:
@@ -299,7 +299,7 @@ def test_a_producer_that_is_not_let_in_any_more_says_so_at_once(monkeypatch: pyt
 def test_time_is_up_for_what_cannot_be_written() -> None:
     async def scenario() -> None:
         async with Cluster(1, **ALONE) as cluster:
-            writer = producer(cluster, delivery_timeout_ms=3000, request_timeout_ms=2000)
+            writer = producer(cluster, delivery_timeout_ms=8000, request_timeout_ms=5000)
             await writer.start()
             await cluster.create_topic("t", replicas=1)
             await writer.send_and_wait("t", b"a")

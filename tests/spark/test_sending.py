@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType, TimestampType
 
 from barnabas.client.errors import KafkaError, UnknownTopicError
-from barnabas.spark import task_writer
 from barnabas.spark.arrow_encoder import UnfitRows
 from barnabas.spark.writer import BatchWriter, TaskDone
 from barnabas.testing import Kafka
@@ -167,8 +166,7 @@ def test_keys_headers_timestamps_and_topics_by_column(kafka: Kafka) -> None:
     assert (other.key, other.value, list(other.headers)) == (None, b"2", [])
 
 
-def test_a_topic_that_is_not_there_fails_the_plan(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_writer, "TOPIC_WAIT_MS", 300)
+def test_a_topic_that_is_not_there_fails_the_plan(kafka: Kafka) -> None:
     with pytest.raises(UnknownTopicError, match="there is no topic 'unheard-of'"):
         write(kafka, rows(), topic="unheard-of")
     assert "unheard-of" not in kafka.topics()
