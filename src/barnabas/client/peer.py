@@ -127,16 +127,16 @@ class Peer:
             self._failures = min(self._failures + 1, FAILURES_COUNTED_MAX)
             try:
                 socket = await asyncio.wait_for(self._dial(address), self._patience.connect_timeout_ms / 1000)
+                connection = ClientConnection(
+                    socket=socket,
+                    clock=self._runtime.clock,
+                    client_id=self._client_id,
+                    buffers=self._buffers,
+                    on_close=self._lost,
+                )
             except (OSError, TimeoutError) as error:
                 words = str(error) or f"no connection within {self._patience.connect_timeout_ms:.0f} ms"
                 raise ConnectionLost(f"cannot connect to {address[0]}:{address[1]}: {words}") from error
-            connection = ClientConnection(
-                socket=socket,
-                clock=self._runtime.clock,
-                client_id=self._client_id,
-                buffers=self._buffers,
-                on_close=self._lost,
-            )
             await self._introduce(connection, self._greet)
             self._connection = connection
             return connection

@@ -49,6 +49,8 @@ class SystemSocket:
 
     def on_readable(self, callback: Callable[[], None] | None) -> None:
         if callback is not None:
+            if self._socket.fileno() == -1:
+                raise ConnectionAbortedError("the connection was closed as soon as it was made")
             self._loop.add_reader(self._socket.fileno(), callback)
         elif self._reading:
             self._loop.remove_reader(self._socket.fileno())
