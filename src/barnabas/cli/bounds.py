@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from barnabas.cli.moments import duration_ms, moment_ms
+from barnabas.cli.moments import moment_before_ms, moment_ms
 from barnabas.client.consumer import Consumer
 from barnabas.types import Offset, TopicPartition
 
@@ -48,9 +48,9 @@ def parsed(text: str) -> Bound:
     if text.startswith("-") and text[1:].isdigit():
         return Bound(before_end=int(text[1:]))
     if _STRETCH.fullmatch(text):
-        return Bound(timestamp_ms=max(int(time.time() * 1000) - duration_ms(text), 0))
+        return Bound(timestamp_ms=moment_before_ms(int(time.time() * 1000), text))
     try:
-        return Bound(timestamp_ms=max(moment_ms(text), 0))
+        return Bound(timestamp_ms=moment_ms(text))
     except ValueError:
         words = "beginning, end, an offset, -10, 2026-01-31T12:00, @ and milliseconds, or 2h are wanted"
         raise ValueError(f"{text!r} says not where: {words}") from None

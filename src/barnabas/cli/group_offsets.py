@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from barnabas.cli.moments import duration_ms, moment_ms
+from barnabas.cli.moments import moment_before_ms, moment_ms
 from barnabas.cli.text import CommandFailed, Exit
 from barnabas.client.admin import Admin
 from barnabas.client.admin.groups import GroupDescription
@@ -38,9 +38,9 @@ class Reset:
             raise CommandFailed(f"say where to, by one of {CHOICES}", Exit.USAGE)
         try:
             if moment is not None:
-                return cls(timestamp_ms=max(moment_ms(moment), 0))
+                return cls(timestamp_ms=moment_ms(moment))
             if duration is not None:
-                return cls(timestamp_ms=max(int(time.time() * 1000) - duration_ms(duration), 0))
+                return cls(timestamp_ms=moment_before_ms(int(time.time() * 1000), duration))
         except ValueError as error:
             raise CommandFailed(str(error), Exit.USAGE) from None
         return cls(**given)

@@ -21,7 +21,7 @@ _ISO = re.compile(
 
 
 def moment_ms(text: str) -> int:
-    """A date, a date and a time, or @ and milliseconds."""
+    """A date, a date and a time, or @ and milliseconds. What lies before 1970 is the beginning of 1970."""
     if text.startswith("@") and text[1:].isdigit():
         return int(text[1:])
     try:
@@ -30,7 +30,12 @@ def moment_ms(text: str) -> int:
         raise ValueError(f"{text!r} is no moment: 2026-01-31T12:00:00 or @ and milliseconds are wanted") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
+    return max(int(moment.timestamp() * 1000), 0)
+
+
+def moment_before_ms(now_ms: int, text: str) -> int:
+    """So long before now, and likewise not before 1970."""
+    return max(now_ms - duration_ms(text), 0)
 
 
 def duration_ms(text: str) -> int:

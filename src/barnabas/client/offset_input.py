@@ -9,10 +9,9 @@ from typing import Any
 
 from barnabas.client.errors import IllegalStateError
 from barnabas.client.offsets import OffsetAndMetadata
-from barnabas.client.record_input import TIMESTAMP_MS_MAX, as_number
+from barnabas.client.record_input import as_number
+from barnabas.config.validation import LONG_MAX
 from barnabas.types import TopicPartition
-
-OFFSET_MAX = (1 << 63) - 1
 
 
 def as_partition(given: Any) -> TopicPartition:
@@ -24,7 +23,7 @@ def as_partition(given: Any) -> TopicPartition:
 def as_offset(given: Any, *, advice: str) -> OffsetAndMetadata:
     found = given if isinstance(given, OffsetAndMetadata) else OffsetAndMetadata(given)
     offset = as_number(found.offset, "an offset")
-    if not 0 <= offset <= OFFSET_MAX:
+    if not 0 <= offset <= LONG_MAX:
         raise IllegalStateError(f"{offset} is no offset{advice}")
     return found._replace(offset=offset)
 
@@ -40,6 +39,6 @@ def as_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata | int]) -> dic
 
 def as_moment_ms(given: Any, partition: TopicPartition) -> int:
     timestamp_ms = as_number(given, f"the moment for {partition}")
-    if not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX:
+    if not 0 <= timestamp_ms <= LONG_MAX:
         raise IllegalStateError(f"{timestamp_ms} is no moment for {partition}; use end_offsets or the like")
     return timestamp_ms

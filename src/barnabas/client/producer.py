@@ -137,7 +137,6 @@ class Producer(Lifetime):
             await self._cluster.start(self._config.max_block_ms)
             self._sender = Sender(self._cluster, self._accumulator, self._config)
             self._clock = self._cluster.runtime.clock
-            self._loop = asyncio.get_running_loop()
             if self._config.transactional_id is None:
                 self._sender.identify()
             else:
@@ -194,7 +193,7 @@ class Producer(Lifetime):
         writer = self._writers.get(topic)
         if writer is None or writer.version is not self._topics.get(topic) or not self._is_plain:
             writer, value, key = await self._prepare(topic, value, key)
-        elif asyncio.get_running_loop() is not self._loop:
+        else:
             self._cluster.check_loop()
         size = RECORD_OVERHEAD_BYTES
         if value is not None:

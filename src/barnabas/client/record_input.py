@@ -10,13 +10,12 @@ from typing import Any
 
 from barnabas.client.accumulator import RECORD_OVERHEAD_BYTES
 from barnabas.client.errors import error_of
+from barnabas.config.validation import LONG_MAX
 from barnabas.errors import ErrorCode
 from barnabas.protocol.record_batch import Header
 
 Headers = Sequence[Header] | Mapping[str, bytes | None]
 Serializer = Callable[[Any], bytes | None]
-
-TIMESTAMP_MS_MAX = (1 << 63) - 1
 
 
 def check_topic(topic: Any) -> None:
@@ -35,7 +34,7 @@ def as_number(given: Any, what: str) -> int:
 
 def as_timestamp_ms(given: Any) -> int:
     timestamp_ms = as_number(given, "timestamp_ms")
-    if not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX:
+    if not 0 <= timestamp_ms <= LONG_MAX:
         raise ValueError(f"timestamp_ms={timestamp_ms} is no time of a record; milliseconds since 1970 are wanted")
     return timestamp_ms
 

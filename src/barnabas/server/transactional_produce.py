@@ -75,10 +75,8 @@ async def _wait(
 ) -> Refused:
     refused = _refused(beginning, await asked, api_version)
     for partition, header in _transactional(broker, request, by_id=api_version >= TOPIC_ID_VERSION):
-        producer = _producer_of(header)
         known = beginning.get(partition.name)
-        begun = has_begun(partition.log.producers.get(producer.id), producer)
-        if not begun and (known is None or known.partition is not partition):
+        if not _has_begun(partition, header) and (known is None or known.partition is not partition):
             refused[partition.name] = ErrorCode.NOT_LEADER_OR_FOLLOWER  # it comes again, and the coordinator is asked
     return refused
 
@@ -114,12 +112,16 @@ def _producer_of(header: BatchHeader) -> Producer:
     return Producer(header.producer_id, header.producer_epoch)
 
 
+def _has_begun(partition: Partition, header: BatchHeader) -> bool:
+    producer = _producer_of(header)
+    return has_begun(partition.log.producers.get(producer.id), producer)
+
+
 def _beginning(found: list[tuple[Partition, BatchHeader]], *, adds: bool) -> dict[TopicPartition, _Beginning]:
     beginning: dict[TopicPartition, _Beginning] = {}
     for partition, header in found:
-        producer = _producer_of(header)
-        begun = has_begun(partition.log.producers.get(producer.id), producer)
-        if partition.is_leader and not begun and partition.name not in beginning:
+        if partition.is_leader and partition.name not in beginning and not _has_begun(partition, header):
+            producer = _producer_of(header)
             guard = partition.verifications.begin(producer, adds=adds)
             beginning[partition.name] = _Beginning(partition, header, producer, guard)
     return beginning

@@ -21,11 +21,12 @@ from barnabas.cli.text import CommandFailed, Exit, counted, suggestion
 from barnabas.client.outcomes import RecordFuture, RecordFutures
 from barnabas.client.producer import Producer
 from barnabas.client.settings import ProducerConfig
+from barnabas.config.validation import LONG_MAX
+from barnabas.types import NO_TIMESTAMP_MS
 
 app = single()
 
 READ_BYTES = 1 << 16
-NO_TIMESTAMP = -1
 CHUNKS_PENDING_MAX = 64  # of lines that were read together, whose outcome is not known yet
 
 
@@ -85,7 +86,7 @@ class Reader:
                 value=_bytes(fields.get("value")),
                 headers=[*self.headers, *((str(name), _bytes(value)) for name, value in pairs)],
                 partition=partition if self.partition is None else self.partition,
-                timestamp_ms=None if timestamp_ms == NO_TIMESTAMP else timestamp_ms,
+                timestamp_ms=None if timestamp_ms == NO_TIMESTAMP_MS else timestamp_ms,
             )
         except (ValueError, TypeError) as error:
             raise CommandFailed(f"line {number} is no record in JSON: {error}") from None
@@ -93,7 +94,7 @@ class Reader:
 
 def _number(fields: dict[str, Any], name: str) -> int | None:
     found = fields.get(name)
-    if found is not None and (type(found) is not int or not -1 <= found < 1 << 63):
+    if found is not None and (type(found) is not int or not -1 <= found <= LONG_MAX):
         raise ValueError(f"{name}: {found!r} is none")
     return found
 
