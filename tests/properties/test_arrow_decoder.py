@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -20,9 +22,11 @@ from barnabas.protocol.record_batch import (
     decode_records,
     encode_batch,
     read_headers,
+    read_varint,
 )
-from barnabas.spark import record_places, schema
+from barnabas.spark import record_places, record_runs, schema
 from barnabas.spark.arrow_decoder import AbortedTransaction, RecordDecoder
+from barnabas.spark.record_places import Piece
 
 EVERYTHING = tuple(schema.ARROW_TYPES)
 END = 2**62
@@ -36,7 +40,16 @@ records = st.tuples(
     optional_bytes,
     st.lists(st.tuples(texts, st.none() | st.binary(max_size=4)), max_size=3),
 )
-equal_records = st.integers(1, 400).map(lambda count: [(1, 17, None, b"x" * 100, [])] * count)
+equal_records = st.builds(
+    lambda count, distance, timestamps_ms, key, value: [
+        (distance, timestamps_ms[number % len(timestamps_ms)], key, value, []) for number in range(count)
+    ],
+    st.integers(1, 400),
+    st.sampled_from([1, 3]),
+    st.lists(st.integers(0, 100) | st.integers(0, 2**41), min_size=1, max_size=3),
+    optional_bytes,
+    optional_bytes,
+)
 batches = st.tuples(
     st.lists(records, min_size=1, max_size=12) | equal_records,
     st.sampled_from(list(Codec)),
@@ -91,7 +104,15 @@ def decoder(*columns: str) -> RecordDecoder:
 
 
 def decoded(data: bytes, first_offset: int = 0, end_offset: int = END) -> list[dict[str, Any]]:
-    return rows_of(list(decoder().decode(data, first_offset=first_offset, end_offset=end_offset)))
+    """Twice: with runs used wherever they are found, and nowhere. Both must say the same."""
+    found = [_decoded(data, first_offset, end_offset, run_records_min) for run_records_min in (1, sys.maxsize)]
+    assert found[0] == found[1]
+    return found[0]
+
+
+def _decoded(data: bytes, first_offset: int, end_offset: int, run_records_min: int) -> list[dict[str, Any]]:
+    with mock.patch.object(record_runs, "RUN_RECORDS_MIN", run_records_min):
+        return rows_of(list(decoder().decode(data, first_offset=first_offset, end_offset=end_offset)))
 
 
 @given(st.lists(batches, min_size=1, max_size=6))
@@ -135,23 +156,66 @@ def test_header_keys_that_are_not_text() -> None:
 
 @given(st.lists(batches, min_size=1, max_size=2), st.data())
 def test_damage_is_refused_as_it_is_elsewhere(described: list[Any], data_source: st.DataObject) -> None:
-    """A wrong byte behind a right checksum: both decoders refuse it, or both read the same."""
     data = bytearray(encoded([(rows, Codec.NONE, append_time) for rows, _, append_time in described]))
     position, header = data_source.draw(st.sampled_from(list(read_headers(data))))
     damaged = data_source.draw(st.integers(position + HEADER_BYTES, position + header.size_bytes - 1))
     data[damaged] = data_source.draw(st.integers(0, 255))
+    check_damaged(data, position)
+
+
+@pytest.mark.parametrize("record", [30, 63, 64, 100, 199])
+@pytest.mark.parametrize("key", [None, b"key"])
+def test_damage_within_a_run_is_refused_as_it_is_elsewhere(record: int, key: bytes | None) -> None:
+    """Every bit around the key and the value of one record among many that are alike."""
+    data = bytearray(encoded([([(1, number // 50, key, b"v" * 70, []) for number in range(200)], Codec.NONE, False)]))
+    end = HEADER_BYTES
+    for _ in range(record + 1):
+        start = end
+        size, body = read_varint(data, start)
+        end = body + size
+    for byte in (*range(start, start + 12), end - 1):
+        for bit in range(8):
+            damaged = data.copy()
+            damaged[byte] ^= 1 << bit
+            check_damaged(damaged, 0)
+
+
+@pytest.mark.parametrize("record_count", [199, 201])
+def test_a_wrong_count_of_equal_records_is_refused(record_count: int) -> None:
+    data = bytearray(encoded([([(1, 0, None, b"v" * 70, [])] * 200, Codec.NONE, False)]))
+    data[HEADER_BYTES - 4 : HEADER_BYTES] = record_count.to_bytes(4, "big")
+    check_damaged(data, 0)
+
+
+def check_damaged(data: bytearray, position: int) -> None:
+    """Something is wrong behind a right checksum: both decoders refuse it, or both read the same."""
+    (header,) = [header for at, header in read_headers(data) if at == position]
     crc = crc32c(memoryview(data)[position + CRC_START : position + header.size_bytes])
     data[position + 17 : position + 21] = crc.to_bytes(4, "big")
     try:
         wanted = expected(bytes(data), -END, END)
     except InvalidRecordBatch:
-        with pytest.raises(InvalidRecordBatch):
-            decoded(bytes(data), -END, END)
+        for run_records_min in (1, sys.maxsize):
+            with pytest.raises(InvalidRecordBatch):
+                _decoded(bytes(data), -END, END, run_records_min)
     else:
         for row in wanted:
             for each in row["headers"] or ():
                 each["key"] = each["key"].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         assert decoded(bytes(data), -END, END) == wanted
+
+
+@pytest.mark.parametrize("key", [None, b"", b"key"])
+def test_records_of_one_size_are_few_runs(key: bytes | None) -> None:
+    """A new one begins where the offset delta, and where the timestamp delta takes another byte."""
+    rows = [(1, number // 10, key, b"v" * 100, []) for number in range(1000)]
+    data = encoded([(rows, Codec.NONE, False)] * 2)
+    pieces = [
+        Piece(header, position + HEADER_BYTES, position + header.size_bytes) for position, header in read_headers(data)
+    ]
+    runs = record_runs.find_runs(data, pieces)
+    assert runs is not None
+    assert [run.record_count for run in runs] == [64, 576, 360] * 2
 
 
 def test_a_wrong_checksum_is_refused() -> None:
@@ -207,6 +271,12 @@ def test_aborted_and_control_batches_become_no_rows() -> None:
     assert [row["offset"] for row in uncommitted] == [0, 1, 3, 6]
 
 
+def test_a_remainder_is_no_batch_of_its_own() -> None:
+    data = encoded([(([(1, 0, None, b"v", [])] * 10_500), Codec.NONE, False)] * 4)
+    found = decoder("offset").decode(data, first_offset=0, end_offset=END)
+    assert [batch.num_rows for batch in found] == [21_000, 21_000]
+
+
 def test_columns_come_as_asked() -> None:
     data = encoded([([(1, 9, b"k", b"v", [])], Codec.NONE, False)])
     (batch,) = decoder("offset", "key").decode(data, first_offset=0, end_offset=END)
@@ -217,5 +287,5 @@ def test_columns_come_as_asked() -> None:
 def test_arrow_batches_are_bounded() -> None:
     data = encoded([(([(1, 0, None, None, [])] * 30_000), Codec.ZSTD, False)] * 5)
     found = list(decoder("offset").decode(data, first_offset=0, end_offset=END))
-    assert max(batch.num_rows for batch in found) <= 50_000
+    assert max(batch.num_rows for batch in found) <= 40_000
     assert sum(batch.num_rows for batch in found) == 150_000

@@ -4,15 +4,14 @@ Batches are collected up to a limit of bytes and records, unpacked into one buff
 used where they lie), and decoded together. Control batches never become rows; under read_committed neither do batches
 of aborted transactions, which the caller names as Kafka's fetch answers do.
 Always holds: a batch whose CRC differs, or that is malformed, raises InvalidRecordBatch; rows are in the order of the
-log, within the offsets asked for; memory is bounded by the limits here and the largest batch. A timestamp beyond what
-microseconds can say becomes the last that they can. Does not know: files, brokers, partitions' ends.
+log, within the offsets asked for; memory is bounded by the limits here and the largest batch. Does not know: files,
+brokers, partitions' ends.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from barnabas.protocol.checksum import Buffer
@@ -28,14 +27,14 @@ from barnabas.protocol.record_batch import (
     unpacked_records,
 )
 from barnabas.spark import schema
-from barnabas.spark.binary_columns import binary_array, constant_text, number_array
-from barnabas.spark.record_headers import decode_headers
-from barnabas.spark.record_places import Bytes, Int64s, Piece, Places, find_records, read_varints
+from barnabas.spark.binary_columns import constant_text, number_array
+from barnabas.spark.record_fields import BatchNumbers, PlacedFields
+from barnabas.spark.record_places import Int64s, Piece, find_records
+from barnabas.spark.record_runs import RunFields, find_runs
 from barnabas.types import Offset, ProducerId
 
-ROWS_MAX = 20_000  # of one Arrow batch: enough for Spark, and little enough for the caches of a processor
+ROWS_ENOUGH = 20_000  # of one Arrow batch: enough for Spark, and little enough for the caches of a processor
 UNPACKED_BYTES_MAX = 4 << 20  # collected before they are decoded; one batch may be larger
-TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
 
 
 class AbortedTransaction(NamedTuple):
@@ -103,7 +102,7 @@ class RecordDecoder:
             # What a compressed batch unpacks to is not known yet; that its records are at least so large is.
             unpacked_bytes += header.size_bytes * (4 if header.codec else 1)
             rows += header.record_count
-            if unpacked_bytes >= UNPACKED_BYTES_MAX or rows >= ROWS_MAX:
+            if unpacked_bytes >= UNPACKED_BYTES_MAX or rows >= ROWS_ENOUGH:
                 yield from self._rows(whole, view, group, first_offset, end_offset)
                 group, unpacked_bytes, rows = [], 0, 0
         if group:
@@ -122,17 +121,18 @@ class RecordDecoder:
         except InvalidRecordBatch:
             self._blame(whole, view, group)
             raise
-        keep = (offsets >= first_offset) & (offsets < end_offset)
-        if not keep.all():
-            kept = np.flatnonzero(keep)
+        if offsets.min() < first_offset or offsets.max() >= end_offset:
+            kept = np.flatnonzero((offsets >= first_offset) & (offsets < end_offset))
             if not len(kept):
                 return
             if kept[-1] - kept[0] + 1 == len(kept):
                 found = found.slice(int(kept[0]), len(kept))
             else:
                 found = found.take(number_array(kept, pa.int64()))
-        for start in range(0, found.num_rows, ROWS_MAX):
-            yield found.slice(start, ROWS_MAX)
+        parts = max(1, found.num_rows // ROWS_ENOUGH)
+        size = -(-found.num_rows // parts)
+        for start in range(0, found.num_rows, size):
+            yield found.slice(start, size)
 
     def _blame(self, whole: bytes, view: memoryview, group: list[tuple[int, BatchHeader]]) -> None:
         """Finds the batch of a group that cannot be decoded, one by one."""
@@ -147,30 +147,33 @@ class RecordDecoder:
     ) -> tuple[pa.RecordBatch, Int64s]:
         """All records of these batches, and their offsets."""
         data, pieces = _unpacked(whole, view, group, self._size_max)
-        shown = np.frombuffer(data, np.uint8)
-        places = find_records(data, shown, pieces)
-        numbers = _numbers(pieces)
-        fields = _Fields(shown, places, numbers, data)
-        row_count = len(places.bodies)
-        arrays = [self._column(name, fields, row_count) for name in self._columns]
+        numbers = BatchNumbers([piece.header for piece in pieces])
+        runs = find_runs(data, pieces)
+        fields: PlacedFields | RunFields
+        if runs is not None:
+            fields = RunFields(data, runs, numbers)
+        else:
+            shown = np.frombuffer(data, np.uint8)
+            fields = PlacedFields(shown, find_records(data, shown, pieces), numbers, data)
+        arrays = [self._column(name, fields) for name in self._columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema), fields.offsets
 
-    def _column(self, name: str, fields: "_Fields", row_count: int) -> pa.Array:
+    def _column(self, name: str, fields: PlacedFields | RunFields) -> pa.Array:
         match name:
             case schema.KEY:
-                return fields.binary(fields.key_positions, fields.key_lengths)
+                return fields.keys()
             case schema.VALUE:
-                return fields.binary(fields.value_positions, fields.value_lengths)
+                return fields.values()
             case schema.OFFSET:
                 return number_array(fields.offsets, pa.int64())
             case schema.TIMESTAMP:
                 return fields.timestamps()
             case schema.TIMESTAMP_TYPE:
-                return number_array(fields.timestamp_types(), pa.int32())
+                return fields.timestamp_types()
             case schema.HEADERS:
                 return fields.headers()
             case _:
-                return self._constant(name, row_count)
+                return self._constant(name, len(fields.offsets))
 
     def _constant(self, name: str, row_count: int) -> pa.Array:
         kept = self._constants.get(name)
@@ -232,77 +235,3 @@ class _AbortedFilter:
 def _is_abort(view: memoryview, position: int) -> bool:
     records = decode_records(view, position)
     return bool(records) and decode_control_key(records[0].key) is ControlRecordKind.ABORT
-
-
-class _BatchNumbers(NamedTuple):
-    """What the headers say, one entry for each batch."""
-
-    base_offsets: Int64s
-    base_timestamps_ms: Int64s
-    max_timestamps_ms: Int64s
-    append_time: npt.NDArray[np.bool_]
-
-
-def _numbers(pieces: Sequence[Piece]) -> _BatchNumbers:
-    headers = [piece.header for piece in pieces]
-    return _BatchNumbers(
-        np.array([header.base_offset for header in headers], np.int64),
-        np.array([header.base_timestamp_ms for header in headers], np.int64),
-        np.array([header.max_timestamp_ms for header in headers], np.int64),
-        np.array([header.is_log_append_time for header in headers], np.bool_),
-    )
-
-
-class _Fields:
-    """The fields of all records of some batches, as arrays; the bytes of keys and values as their places."""
-
-    def __init__(self, view: Bytes, places: Places, numbers: _BatchNumbers, data: bytes) -> None:
-        self._view = view
-        self._data = data
-        self._places = places
-        self._numbers = numbers
-        self._timestamp_deltas, position = read_varints(view, places.bodies + 1)
-        offset_deltas, position = read_varints(view, position)
-        self.offsets: Int64s = numbers.base_offsets[places.pieces] + offset_deltas
-        self.key_lengths, self.key_positions = read_varints(view, position)
-        self._check(self.key_lengths, self.key_positions)
-        self.value_lengths, self.value_positions = read_varints(
-            view, self.key_positions + np.maximum(self.key_lengths, 0)
-        )
-        self._check(self.value_lengths, self.value_positions)
-        counts, position = read_varints(view, self.value_positions + np.maximum(self.value_lengths, 0))
-        self._header_counts, self._header_positions = counts, position
-        self._headers: pa.Array | None = None
-        if counts.any():
-            self._headers = decode_headers(data, view, counts, position, places.ends)
-        else:
-            self._require(position == places.ends, "a record does not end where its length says")
-
-    def _check(self, lengths: Int64s, positions: Int64s) -> None:
-        self._require(
-            (lengths >= -1) & (lengths <= self._places.ends - positions), "a field that its record cannot hold"
-        )
-
-    def _require(self, fine: npt.NDArray[np.bool_], problem: str) -> None:
-        if not fine.all():
-            number = int(fine.argmin())
-            raise InvalidRecordBatch(f"{problem} (the record at offset {int(self.offsets[number])})")
-
-    def timestamps(self) -> pa.Array:
-        numbers, pieces = self._numbers, self._places.pieces
-        found = numbers.base_timestamps_ms[pieces] + self._timestamp_deltas
-        if numbers.append_time.any():
-            found = np.where(numbers.append_time[pieces], numbers.max_timestamps_ms[pieces], found)
-        micros = np.clip(found, -TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX) * 1000
-        return number_array(micros, schema.ARROW_TYPES[schema.TIMESTAMP])
-
-    def timestamp_types(self) -> npt.NDArray[np.int32]:
-        return self._numbers.append_time.astype(np.int32)[self._places.pieces]
-
-    def binary(self, positions: Int64s, lengths: Int64s) -> pa.Array:
-        return binary_array(self._data, positions, lengths)
-
-    def headers(self) -> pa.Array:
-        if self._headers is None:
-            return pa.nulls(len(self._header_counts), schema.HEADERS_TYPE)
-        return self._headers

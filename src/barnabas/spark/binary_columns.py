@@ -5,7 +5,8 @@ entries copies each field once, in C. Fields must come in the order of the buffe
 Always holds: a length of -1 is null. Does not know: what the bytes are.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -51,3 +52,35 @@ def binary_array(data: bytes, positions: Int64s, lengths: Int64s) -> pa.Array:
     valid = pa.py_buffer(np.packbits(~is_null, bitorder="little"))
     _, offsets, values = found.buffers()
     return pa.Array.from_buffers(pa.binary(), count, [valid, offsets, values], null_count=nulls)
+
+
+class StridedBytes(NamedTuple):
+    """Fields of one length, a stride apart."""
+
+    position: int
+    length: int
+    stride: int
+    row_count: int
+
+
+def strided_binary_array(data: bytes, fields: Sequence[StridedBytes]) -> pa.Array:
+    """All these fields, one after the other; null where the length is -1."""
+    count = sum(each.row_count for each in fields)
+    nulls = sum(each.row_count for each in fields if each.length < 0)
+    if nulls == count:
+        return pa.nulls(count, pa.binary())
+    lengths = np.repeat([each.length for each in fields], [each.row_count for each in fields])
+    bounds = np.zeros(count + 1, np.int32)
+    np.cumsum(np.maximum(lengths, 0), out=bounds[1:])
+    content = np.empty(int(bounds[-1]), np.uint8)
+    at = 0
+    for position, length, stride, rows in fields:
+        if length > 0:
+            # As one opaque entry each, so that numpy moves a field at a time.
+            target = content[at : at + rows * length].view(f"V{length}")
+            target[...] = np.ndarray((rows,), target.dtype, data, position, (stride,))
+            at += rows * length
+    valid = pa.py_buffer(np.packbits(lengths >= 0, bitorder="little")) if nulls else None
+    return pa.Array.from_buffers(
+        pa.binary(), count, [valid, pa.py_buffer(bounds), pa.py_buffer(content)], null_count=nulls
+    )
