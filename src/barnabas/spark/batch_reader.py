@@ -21,6 +21,7 @@ from barnabas.spark.read_settings import READ_COMMITTED, ReadConfig, read_config
 from barnabas.spark.scan import ScanSplit
 from barnabas.spark.splits import SHARED_BYTES_MAX, gather, split_ranges
 from barnabas.spark.values import ValueDecoder
+from barnabas.spark.workers import settle
 from barnabas.types import Offset, TopicPartition, Uuid
 
 BYTES_PER_RECORD = 1024.0  # assumed where brokers do not say how large their logs are
@@ -35,6 +36,7 @@ class BatchReader(DataSourceReader):
         self._values = values
 
     def partitions(self) -> Sequence[InputPartition]:
+        settle()
         options = self._options
         if options["logDirs"]:
             return scan.plan(
@@ -55,6 +57,7 @@ def read_split(
     partition: InputPartition, options: Options, columns: Sequence[str], values: ValueDecoder | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task."""
+    settle()
     wanted = columns if values is None else values.columns_needed(columns)
     if isinstance(partition, ScanSplit):
         found = scan.read(partition, wanted)

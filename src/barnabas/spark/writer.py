@@ -28,6 +28,7 @@ from barnabas.spark.offset_syncs import Segment, sync_records
 from barnabas.spark.progress import Batch
 from barnabas.spark.sender import BatchSender
 from barnabas.spark.task_writer import TaskWriter, partition_counts
+from barnabas.spark.workers import settle
 from barnabas.spark.write_options import WriteOptions, check_schema
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Writing:
 
     def planned(self) -> Self:
         """This one, once for each batch, before it is sent to the tasks: others that write to the sink are fenced."""
+        settle()
         self._plan = connections().run(self._prepare())
         return self
 
@@ -83,6 +85,7 @@ class Writing:
     # Tasks
 
     def write_task(self, rows: Iterator[RecordBatch], batch: Batch, run: str) -> TaskDone:
+        settle()
         plan = self._plan
         assert (plan is not None) == self.options.exactly_once, "the driver has planned"
         if plan is not None and batch.is_done_by(plan.decided):
