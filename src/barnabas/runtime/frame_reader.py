@@ -15,6 +15,7 @@ from barnabas.runtime.interfaces import Socket
 RECEIVE_BYTES = 256 * 1024  # one shared buffer; more than a loopback socket usually delivers at once
 FRAME_GROWTH_BYTES = 1024 * 1024 + 64 * 1024  # what a large frame gets before its bytes have arrived
 SPARE_FRAMES_MAX = 4  # buffers kept for the next large frame: enough for the brokers and producers active at once
+SPARE_FRAME_BYTES_MAX = 4 * FRAME_GROWTH_BYTES  # that have grown further are not kept
 LENGTH_BYTES = 4
 
 _LENGTH = Struct(">i")
@@ -25,17 +26,18 @@ class FrameBuffers:
 
     def __init__(self) -> None:
         self.scratch = memoryview(bytearray(RECEIVE_BYTES))
-        self._spare: list[bytearray] = []
+        self._spare: list[bytearray] = []  # the largest last
 
     def take(self, size: int) -> bytearray:
-        """At least `size` bytes, or as much as a frame gets before its bytes have arrived."""
+        """At least `size` bytes, or as much as a frame gets before its bytes have arrived, or what is at hand."""
         if size <= RECEIVE_BYTES:
             return bytearray(size)
         return self._spare.pop() if self._spare else bytearray(FRAME_GROWTH_BYTES)
 
     def give_back(self, buffer: bytearray) -> None:
-        if len(buffer) == FRAME_GROWTH_BYTES and len(self._spare) < SPARE_FRAMES_MAX:
+        if FRAME_GROWTH_BYTES <= len(buffer) <= SPARE_FRAME_BYTES_MAX and len(self._spare) < SPARE_FRAMES_MAX:
             self._spare.append(buffer)
+            self._spare.sort(key=len)
 
 
 class FrameReader:
@@ -113,7 +115,8 @@ class FrameReader:
             self._consume(memoryview(buffer)[: self._size])
             self._buffers.give_back(buffer)
         elif self._filled == len(buffer):
-            self._partial = bytearray(min(2 * len(buffer), self._size))
+            larger = 2 * len(buffer)
+            self._partial = bytearray(larger if larger <= SPARE_FRAME_BYTES_MAX else min(larger, self._size))
             self._partial[: len(buffer)] = buffer
             self._buffers.give_back(buffer)
         return True

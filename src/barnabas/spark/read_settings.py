@@ -18,7 +18,7 @@ class ReadConfig(ClientConfig):
         help="Whether records of open and aborted transactions are read.",
     )
     fetch_max_bytes: int = integer(
-        "fetch.max.bytes", 2 << 20, at_least(1), help="Bytes that one fetch asks for; a task holds a few of that size."
+        "fetch.max.bytes", 4 << 20, at_least(1), help="Bytes that one fetch asks for; a task holds a few of that size."
     )
     fetch_max_wait_ms: int = integer(
         "fetch.max.wait.ms", 500, at_least(0), help="How long a broker may wait for records that are not there yet."

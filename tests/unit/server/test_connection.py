@@ -204,6 +204,21 @@ def test_memory_follows_the_bytes_received_not_the_length_claimed() -> None:
     run(test)
 
 
+def test_a_buffer_that_has_grown_serves_the_next_large_frame() -> None:
+    async def test(at: Fixture) -> None:
+        stream = frame(bytes(3 * frame_reader.FRAME_GROWTH_BYTES))
+        pieces = [stream[i : i + 100_000] for i in range(0, len(stream), 100_000)]
+        at.socket.feed(*pieces)
+        at.socket.feed(*pieces[:1])
+        partial = at.connection._frames._partial
+        assert partial is not None
+        assert len(partial) == 4 * frame_reader.FRAME_GROWTH_BYTES
+        at.socket.feed(*pieces[1:])
+        assert [len(each) for each in at.echo.started] == [3 * frame_reader.FRAME_GROWTH_BYTES] * 2
+
+    run(test)
+
+
 @pytest.mark.parametrize("length", [-1, -(2**31), FRAME_BYTES_MAX + 1, 2**31 - 1])
 def test_an_impossible_length_closes(length: int) -> None:
     async def test(at: Fixture) -> None:
