@@ -2,7 +2,7 @@
 
 Always holds: a request goes to whom this node believes to be the controller now. Who is wrong about that is told
 NOT_CONTROLLER, and asks again when it has heard more. A client need not know that controllers come and go: what it
-asks for waits until there is one, and is asked of the next one where the answer was lost.
+asks for waits until there is one, and is asked of the next one where the answer was lost, or came from the wrong node.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.connection import ConnectionLost
+from barnabas.errors import ErrorCode
 from barnabas.protocol import apis
-from barnabas.protocol.message import Message
+from barnabas.protocol.message import Message, Structure
 from barnabas.server.context import CloseConnection, ListenerKind, RequestContext
 from barnabas.types import NO_LEADER
 
@@ -55,7 +56,9 @@ class ControllerChannel:
         deadline_ms = clock.monotonic_ms() + wait_ms
         while True:
             try:
-                return await self.request(message, FORWARD_PURPOSE, context.api_version)
+                answer = await self.request(message, FORWARD_PURPOSE, context.api_version)
+                if not _is_refused(answer) or clock.monotonic_ms() >= deadline_ms:
+                    return answer
             except ConnectionLost as error:
                 if clock.monotonic_ms() >= deadline_ms:
                     raise CloseConnection(f"the controller cannot be reached: {error}") from error
@@ -77,3 +80,12 @@ class ControllerChannel:
         handler = importlib.import_module(f"barnabas.server.handlers.{HANDLERS[key]}")
         response = handler.handle(self._broker, context, message)
         return await response if inspect.isawaitable(response) else response
+
+
+def _is_refused(answer: Structure) -> bool:
+    """Whether a node that is not the controller gave it. It says so of everything that was asked, so of the first."""
+    if getattr(answer, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER:
+        return True
+    fields = (getattr(answer, name) for name in answer.__slots__)
+    firsts = (field[0] for field in fields if isinstance(field, list) and field)
+    return any(isinstance(each, Structure) and _is_refused(each) for each in firsts)
