@@ -40,7 +40,7 @@ TOPIC = "bench"
 PARTITIONS = 4
 VALUE_BYTES = 100
 ROUNDS = 5
-WARM_UPS = 4  # Java compiles for as long
+WARM_UPS = 4  # in the first rounds Java compiles more than it runs
 MASTER = "local[2]"
 WATERMARK_SECONDS_MAX = 30.0
 
@@ -151,7 +151,7 @@ def measure_reads(count: int, rounds: int, with_connector: bool) -> tuple[dict[s
             for name, load in cases.items():
                 say(f"warming up: {name}")
                 assert load().count() == count, name
-                for _ in range(1 if rounds == 1 else WARM_UPS):
+                for _ in range(WARM_UPS):
                     read_seconds(load)
             memory = WorkerMemory()
             for number in range(rounds):

@@ -8,7 +8,11 @@ from cluster import REQUEST_MS_MAX, WAIT_SECONDS_MAX, Cluster, run, until
 
 from barnabas.errors import ErrorCode
 from barnabas.metadata.image import ResourceType
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from barnabas.protocol.messages.elect_leaders import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
@@ -103,5 +107,42 @@ def test_what_a_client_asks_for_waits_until_there_is_a_controller(kind: str) -> 
             await asyncio.gather(*(node.start() for node in others))
             answer = await asking
             assert (answer.topics if kind == "topics" else answer.responses)[0].error_code == ErrorCode.NONE
+
+    run(scenario)
+
+
+REFUSALS = {
+    "of everything": DeleteTopicsResponse(responses=[DeletableTopicResult(error_code=ErrorCode.NOT_CONTROLLER)]),
+    "at the top": AlterPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER),
+    "further down": ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic="t", partition_result=[PartitionResult(partition_id=0, error_code=ErrorCode.NOT_CONTROLLER)]
+            )
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
+def test_a_node_that_is_no_controller_any_more_is_not_the_last_one_asked(
+    refusal: Message, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer of the first goes by, whatever its form; the next one's is the client's."""
+
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            node = next(node for node in cluster.running if node is not cluster.controller)
+            channel = node.running.controller_channel
+            ask, refusals = channel.request, [refusal]
+
+            async def first_refused(*given: Any, **named: Any) -> Any:
+                return refusals.pop() if refusals else await ask(*given, **named)
+
+            monkeypatch.setattr(channel, "request", first_refused)
+            topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+            answer = await node.ask(CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_MS_MAX), 7)
+            assert not refusals
+            assert answer.topics[0].error_code == ErrorCode.NONE
 
     run(scenario)

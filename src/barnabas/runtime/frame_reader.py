@@ -15,7 +15,7 @@ from barnabas.runtime.interfaces import Socket
 RECEIVE_BYTES = 256 * 1024  # one shared buffer; more than a loopback socket usually delivers at once
 FRAME_GROWTH_BYTES = 1024 * 1024 + 64 * 1024  # what a large frame gets before its bytes have arrived
 SPARE_FRAMES_MAX = 4  # buffers kept for the next large frame: enough for the brokers and producers active at once
-SPARE_FRAME_BYTES_MAX = 4 * FRAME_GROWTH_BYTES  # that have grown further are not kept
+SPARE_FRAME_BYTES_MAX = 4 * FRAME_GROWTH_BYTES  # what has grown further is not kept
 LENGTH_BYTES = 4
 
 _LENGTH = Struct(">i")
@@ -38,6 +38,14 @@ class FrameBuffers:
         if FRAME_GROWTH_BYTES <= len(buffer) <= SPARE_FRAME_BYTES_MAX and len(self._spare) < SPARE_FRAMES_MAX:
             self._spare.append(buffer)
             self._spare.sort(key=len)
+
+    def grown(self, buffer: bytearray, size: int) -> bytearray:
+        """Twice as large, with what is in it; no larger than the frame, unless it can serve the next one as well."""
+        larger = 2 * len(buffer)
+        found = bytearray(larger if larger <= SPARE_FRAME_BYTES_MAX else min(larger, size))
+        found[: len(buffer)] = buffer
+        self.give_back(buffer)
+        return found
 
 
 class FrameReader:
@@ -115,10 +123,7 @@ class FrameReader:
             self._consume(memoryview(buffer)[: self._size])
             self._buffers.give_back(buffer)
         elif self._filled == len(buffer):
-            larger = 2 * len(buffer)
-            self._partial = bytearray(larger if larger <= SPARE_FRAME_BYTES_MAX else min(larger, self._size))
-            self._partial[: len(buffer)] = buffer
-            self._buffers.give_back(buffer)
+            self._partial = self._buffers.grown(buffer, self._size)
         return True
 
     def _consume(self, view: memoryview) -> None:

@@ -1,7 +1,8 @@
 """Arrow's columns out of numpy's arrays, and binary ones out of places in a buffer.
 
-An array whose offsets alternate between a field and the gap behind it lies over the raw buffer; taking its even
-entries copies each field once, in C. Fields must come in the order of the buffer, which those of a log do.
+Each field is copied once, in C. Fields of one length, a stride apart, are opaque entries that numpy moves; for others,
+an array whose offsets alternate between a field and the gap behind it lies over the raw buffer, and its even entries
+are taken. Those must come in the order of the buffer, which those of a log do.
 Always holds: a length of -1 is null. Does not know: what the bytes are.
 """
 
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from barnabas.spark.record_places import Int64s
@@ -21,6 +23,11 @@ def number_array(numbers: "np.ndarray[Any, Any]", arrow_type: pa.DataType) -> pa
     """
     assert numbers.flags.c_contiguous
     return pa.Array.from_buffers(arrow_type, len(numbers), [None, pa.py_buffer(numbers)], null_count=0)
+
+
+def validity(is_there: "npt.NDArray[np.bool_]") -> pa.Buffer:
+    """Which entries of a column are not null, as Arrow says it."""
+    return pa.py_buffer(np.packbits(is_there, bitorder="little"))
 
 
 def constant_text(text: str, count: int) -> pa.Array:
@@ -49,9 +56,8 @@ def binary_array(data: bytes, positions: Int64s, lengths: Int64s) -> pa.Array:
     found = fields_and_gaps.take(number_array(np.arange(0, 2 * count, 2, dtype=np.int32), pa.int32()))
     if not nulls:
         return found
-    valid = pa.py_buffer(np.packbits(~is_null, bitorder="little"))
     _, offsets, values = found.buffers()
-    return pa.Array.from_buffers(pa.binary(), count, [valid, offsets, values], null_count=nulls)
+    return pa.Array.from_buffers(pa.binary(), count, [validity(~is_null), offsets, values], null_count=nulls)
 
 
 class StridedBytes(NamedTuple):
@@ -76,11 +82,10 @@ def strided_binary_array(data: bytes, fields: Sequence[StridedBytes]) -> pa.Arra
     at = 0
     for position, length, stride, rows in fields:
         if length > 0:
-            # As one opaque entry each, so that numpy moves a field at a time.
             target = content[at : at + rows * length].view(f"V{length}")
             target[...] = np.ndarray((rows,), target.dtype, data, position, (stride,))
             at += rows * length
-    valid = pa.py_buffer(np.packbits(lengths >= 0, bitorder="little")) if nulls else None
+    valid = validity(lengths >= 0) if nulls else None
     return pa.Array.from_buffers(
         pa.binary(), count, [valid, pa.py_buffer(bounds), pa.py_buffer(content)], null_count=nulls
     )

@@ -60,11 +60,11 @@ class PlacedFields:
         )
         self._check(self._value_lengths, self._value_positions)
         counts, position = read_varints(view, self._value_positions + np.maximum(self._value_lengths, 0))
+        self._headers: pa.Array | None = None
         if counts.any():
             self._headers = decode_headers(data, view, counts, position, places.ends)
         else:
             self._require(position == places.ends, "a record does not end where its length says")
-            self._headers = pa.nulls(len(counts), schema.HEADERS_TYPE)
 
     def _check(self, lengths: Int64s, positions: Int64s) -> None:
         self._require(
@@ -89,4 +89,4 @@ class PlacedFields:
         return self._numbers.timestamp_types(self._places.pieces)
 
     def headers(self) -> pa.Array:
-        return self._headers
+        return pa.nulls(len(self.offsets), schema.HEADERS_TYPE) if self._headers is None else self._headers

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from barnabas.protocol.record_batch import InvalidRecordBatch, read_varint
-from barnabas.spark.binary_columns import binary_array
+from barnabas.spark.binary_columns import binary_array, validity
 from barnabas.spark.record_places import Bytes, Int64s, read_varints
 
 ROUND_RECORDS_MIN = 8  # for fewer records a step in Python is cheaper than a round of numpy
@@ -82,6 +82,6 @@ def _lists(counts: Int64s, firsts: Int64s, keys: pa.Array, values: pa.Array) -> 
 
     pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS_TYPE.value_type))
     bounds = pa.py_buffer(firsts.astype(np.int32))
-    some = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
     nulls = int(np.count_nonzero(counts == 0))
-    return pa.Array.from_buffers(HEADERS_TYPE, len(counts), [some, bounds], null_count=nulls, children=[pairs])
+    buffers = [validity(counts > 0), bounds]
+    return pa.Array.from_buffers(HEADERS_TYPE, len(counts), buffers, null_count=nulls, children=[pairs])

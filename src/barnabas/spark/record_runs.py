@@ -23,7 +23,6 @@ from barnabas.spark.record_fields import BatchNumbers
 from barnabas.spark.record_places import Int64s, Piece
 
 RUN_RECORDS_MIN = 256  # on average; below, what a run costs is more than what it saves
-WORD = "<u8"
 WORD_BYTES = 8
 LAYOUTS_KEPT_MAX = 64
 
@@ -107,16 +106,14 @@ def _layout(data: bytes, position: int, limit: int) -> tuple[Layout, int] | None
 
 def _run(data: bytes, piece_number: int, position: int, layout: Layout, count: int) -> Run:
     """The records from here on that are laid out like the first, of so many at most."""
-    numbers: Words | None = None
+    read: list[Words] = []
     for start, mask in _masks(layout):
-        words = np.ndarray((count,), WORD, data, position + start, (layout.size_bytes,)).copy()
+        words = np.ndarray((count,), "<u8", data, position + start, (layout.size_bytes,)).copy()
         differ = (words ^ words[0]) & mask
         if differ.any():
             count = int((differ != 0).argmax())
-        if numbers is None:
-            numbers = words
-    assert numbers is not None
-    return Run(piece_number, position, count, layout, numbers[:count])
+        read.append(words)
+    return Run(piece_number, position, count, layout, read[0][:count])
 
 
 @lru_cache(LAYOUTS_KEPT_MAX)
