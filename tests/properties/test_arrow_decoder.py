@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Mapping
 from typing import Any
 from unittest import mock
 
@@ -99,19 +99,23 @@ def rows_of(found: list[pa.RecordBatch]) -> list[dict[str, Any]]:
     return rows
 
 
+RUNS_EVERYWHERE = {"RUN_RECORDS_MIN": 1}
+RUNS_NOWHERE = {"RUNS_TRIED_MIN": 0}
+
+
 def decoder(*columns: str) -> RecordDecoder:
     return RecordDecoder(topic="orders", partition=3, columns=columns or EVERYTHING)
 
 
 def decoded(data: bytes, first_offset: int = 0, end_offset: int = END) -> list[dict[str, Any]]:
     """Twice: with runs used wherever they are found, and nowhere. Both must say the same."""
-    found = [_decoded(data, first_offset, end_offset, run_records_min) for run_records_min in (1, sys.maxsize)]
+    found = [_decoded(data, first_offset, end_offset, limits) for limits in (RUNS_EVERYWHERE, RUNS_NOWHERE)]
     assert found[0] == found[1]
     return found[0]
 
 
-def _decoded(data: bytes, first_offset: int, end_offset: int, run_records_min: int) -> list[dict[str, Any]]:
-    with mock.patch.object(record_runs, "RUN_RECORDS_MIN", run_records_min):
+def _decoded(data: bytes, first_offset: int, end_offset: int, limits: Mapping[str, int]) -> list[dict[str, Any]]:
+    with mock.patch.multiple(record_runs, **limits):
         return rows_of(list(decoder().decode(data, first_offset=first_offset, end_offset=end_offset)))
 
 
@@ -187,6 +191,13 @@ def test_a_wrong_count_of_equal_records_is_refused(record_count: int) -> None:
     check_damaged(data, 0)
 
 
+def test_a_record_that_reaches_into_the_next_batch_is_refused() -> None:
+    data = bytearray(encoded([([(1, 0, None, b"v" * 40, [])], Codec.NONE, False)] * 2))
+    for length in (HEADER_BYTES, HEADER_BYTES + 5):  # of the record, and of its value; in zigzag
+        data[length] += 2 * 8
+    check_damaged(data, 0)
+
+
 def check_damaged(data: bytearray, position: int) -> None:
     """Something is wrong behind a right checksum: both decoders refuse it, or both read the same."""
     (header,) = [header for at, header in read_headers(data) if at == position]
@@ -195,9 +206,9 @@ def check_damaged(data: bytearray, position: int) -> None:
     try:
         wanted = expected(bytes(data), -END, END)
     except InvalidRecordBatch:
-        for run_records_min in (1, sys.maxsize):
+        for limits in (RUNS_EVERYWHERE, RUNS_NOWHERE):
             with pytest.raises(InvalidRecordBatch):
-                _decoded(bytes(data), -END, END, run_records_min)
+                _decoded(bytes(data), -END, END, limits)
     else:
         for row in wanted:
             for each in row["headers"] or ():
@@ -209,13 +220,21 @@ def check_damaged(data: bytearray, position: int) -> None:
 def test_records_of_one_size_are_few_runs(key: bytes | None) -> None:
     """A new one begins where the offset delta, and where the timestamp delta takes another byte."""
     rows = [(1, number // 10, key, b"v" * 100, []) for number in range(1000)]
-    data = encoded([(rows, Codec.NONE, False)] * 2)
+    runs = runs_of(encoded([(rows, Codec.NONE, False)] * 2))
+    assert runs is not None
+    assert [run.record_count for run in runs] == [64, 576, 360] * 2
+
+
+def test_records_of_varied_sizes_are_no_runs() -> None:
+    rows = [(1, 0, None, b"v" * (50 + number % 7), []) for number in range(1000)]
+    assert runs_of(encoded([(rows, Codec.NONE, False)] * 2)) is None
+
+
+def runs_of(data: bytes) -> list[record_runs.Run] | None:
     pieces = [
         Piece(header, position + HEADER_BYTES, position + header.size_bytes) for position, header in read_headers(data)
     ]
-    runs = record_runs.find_runs(data, pieces)
-    assert runs is not None
-    assert [run.record_count for run in runs] == [64, 576, 360] * 2
+    return record_runs.find_runs(data, pieces)
 
 
 def test_a_wrong_checksum_is_refused() -> None:

@@ -28,8 +28,8 @@ from barnabas.protocol.record_batch import (
 )
 from barnabas.spark import schema
 from barnabas.spark.binary_columns import constant_text, number_array
-from barnabas.spark.record_fields import BatchNumbers, PlacedFields
-from barnabas.spark.record_places import Int64s, Piece, find_records
+from barnabas.spark.record_fields import PlacedFields
+from barnabas.spark.record_places import Int64s, Piece
 from barnabas.spark.record_runs import RunFields, find_runs
 from barnabas.types import Offset, ProducerId
 
@@ -147,14 +147,8 @@ class RecordDecoder:
     ) -> tuple[pa.RecordBatch, Int64s]:
         """All records of these batches, and their offsets."""
         data, pieces = _unpacked(whole, view, group, self._size_max)
-        numbers = BatchNumbers([piece.header for piece in pieces])
         runs = find_runs(data, pieces)
-        fields: PlacedFields | RunFields
-        if runs is not None:
-            fields = RunFields(data, runs, numbers)
-        else:
-            shown = np.frombuffer(data, np.uint8)
-            fields = PlacedFields(shown, find_records(data, shown, pieces), numbers, data)
+        fields = PlacedFields(data, pieces) if runs is None else RunFields(data, runs)
         arrays = [self._column(name, fields) for name in self._columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema), fields.offsets
 

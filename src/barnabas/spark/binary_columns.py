@@ -75,9 +75,10 @@ def strided_binary_array(data: bytes, fields: Sequence[StridedBytes]) -> pa.Arra
     nulls = sum(each.row_count for each in fields if each.length < 0)
     if nulls == count:
         return pa.nulls(count, pa.binary())
-    lengths = np.repeat([each.length for each in fields], [each.row_count for each in fields])
+    row_counts = [each.row_count for each in fields]
     bounds = np.zeros(count + 1, np.int32)
-    np.cumsum(np.maximum(lengths, 0), out=bounds[1:])
+    lengths = np.array([max(each.length, 0) for each in fields], np.int32)
+    np.cumsum(np.repeat(lengths, row_counts), out=bounds[1:])
     content = np.empty(int(bounds[-1]), np.uint8)
     at = 0
     for position, length, stride, rows in fields:
@@ -85,7 +86,7 @@ def strided_binary_array(data: bytes, fields: Sequence[StridedBytes]) -> pa.Arra
             target = content[at : at + rows * length].view(f"V{length}")
             target[...] = np.ndarray((rows,), target.dtype, data, position, (stride,))
             at += rows * length
-    valid = validity(lengths >= 0) if nulls else None
+    valid = validity(np.repeat([each.length >= 0 for each in fields], row_counts)) if nulls else None
     return pa.Array.from_buffers(
         pa.binary(), count, [valid, pa.py_buffer(bounds), pa.py_buffer(content)], null_count=nulls
     )

@@ -14,45 +14,51 @@ from barnabas.protocol.record_batch import BatchHeader, InvalidRecordBatch
 from barnabas.spark import schema
 from barnabas.spark.binary_columns import binary_array, number_array
 from barnabas.spark.record_headers import decode_headers
-from barnabas.spark.record_places import Bytes, Int64s, Places, read_varints
+from barnabas.spark.record_places import Int64s, Piece, find_records, read_varints
 
 TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
 
 
 class BatchNumbers:
-    """What the headers of batches say, and what that makes of the deltas of their records. `batches` has the number of
-    its batch for each record."""
+    """What the headers of batches, each with so many records, make of the deltas of these records."""
 
-    def __init__(self, headers: Sequence[BatchHeader]) -> None:
-        self._base_offsets = np.array([each.base_offset for each in headers], np.int64)
-        self._base_timestamps_ms = np.array([each.base_timestamp_ms for each in headers], np.int64)
-        self._max_timestamps_ms = np.array([each.max_timestamp_ms for each in headers], np.int64)
-        self._append_time = np.array([each.is_log_append_time for each in headers], np.bool_)
+    def __init__(self, headers: Sequence[BatchHeader], record_counts: Sequence[int]) -> None:
+        self._headers = headers
+        self._record_counts = record_counts
 
-    def offsets(self, batches: Int64s, deltas: Int64s) -> Int64s:
-        return self._base_offsets[batches] + deltas
+    def _of_each(self, numbers: Sequence[int]) -> Int64s:
+        return np.repeat(np.array(numbers, np.int64), self._record_counts)
 
-    def timestamps(self, batches: Int64s, deltas_ms: Int64s) -> pa.Array:
-        found = self._base_timestamps_ms[batches] + deltas_ms
-        if self._append_time.any():
-            found = np.where(self._append_time[batches], self._max_timestamps_ms[batches], found)
+    def offsets(self, deltas: Int64s) -> Int64s:
+        return self._of_each([each.base_offset for each in self._headers]) + deltas
+
+    def timestamps(self, deltas_ms: Int64s) -> pa.Array:
+        found = self._of_each([each.base_timestamp_ms for each in self._headers]) + deltas_ms
+        by_broker = [each.is_log_append_time for each in self._headers]
+        if any(by_broker):
+            appended_ms = self._of_each([each.max_timestamp_ms for each in self._headers])
+            found = np.where(self._of_each(by_broker), appended_ms, found)
         micros = np.clip(found, -TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX) * 1000
         return number_array(micros, schema.ARROW_TYPES[schema.TIMESTAMP])
 
-    def timestamp_types(self, batches: Int64s) -> pa.Array:
-        return number_array(self._append_time.astype(np.int32)[batches], pa.int32())
+    def timestamp_types(self) -> pa.Array:
+        types = self._of_each([each.is_log_append_time for each in self._headers])
+        return number_array(types.astype(np.int32), pa.int32())
 
 
 class PlacedFields:
     """Fields that are read one after the other, each for all records at once."""
 
-    def __init__(self, view: Bytes, places: Places, numbers: BatchNumbers, data: bytes) -> None:
+    def __init__(self, data: bytes, pieces: Sequence[Piece]) -> None:
+        view = np.frombuffer(data, np.uint8)
+        places = find_records(data, view, pieces)
         self._data = data
         self._places = places
-        self._numbers = numbers
+        headers = [piece.header for piece in pieces]
+        self._numbers = BatchNumbers(headers, [each.record_count for each in headers])
         self._timestamp_deltas_ms, position = read_varints(view, places.bodies + 1)
         offset_deltas, position = read_varints(view, position)
-        self.offsets = numbers.offsets(places.pieces, offset_deltas)
+        self.offsets = self._numbers.offsets(offset_deltas)
         self._key_lengths, self._key_positions = read_varints(view, position)
         self._check(self._key_lengths, self._key_positions)
         self._value_lengths, self._value_positions = read_varints(
@@ -83,10 +89,10 @@ class PlacedFields:
         return binary_array(self._data, self._value_positions, self._value_lengths)
 
     def timestamps(self) -> pa.Array:
-        return self._numbers.timestamps(self._places.pieces, self._timestamp_deltas_ms)
+        return self._numbers.timestamps(self._timestamp_deltas_ms)
 
     def timestamp_types(self) -> pa.Array:
-        return self._numbers.timestamp_types(self._places.pieces)
+        return self._numbers.timestamp_types()
 
     def headers(self) -> pa.Array:
         return pa.nulls(len(self.offsets), schema.HEADERS_TYPE) if self._headers is None else self._headers

@@ -40,7 +40,6 @@ class Places(NamedTuple):
 
     bodies: Int64s  # where the attributes lie, behind the length
     ends: Int64s
-    pieces: Int64s  # the number of the piece that it belongs to
 
 
 def find_records(data: bytes, view: Bytes, pieces: Sequence[Piece]) -> Places:
@@ -64,13 +63,12 @@ def find_records(data: bytes, view: Bytes, pieces: Sequence[Piece]) -> Places:
     ends = np.empty_like(starts)
     ends[:-1] = starts[1:]
     ends[firsts + counts - 1] = [piece.end for piece in pieces]
-    numbers = np.repeat(np.arange(len(pieces), dtype=np.int64), counts)
     wrong = (lengths != ends - bodies) | (lengths < RECORD_BYTES_MIN - 1)
     if wrong.any():
         record = int(wrong.argmax())
-        piece = pieces[int(numbers[record])]
+        piece = pieces[int(np.searchsorted(firsts, record, "right")) - 1]
         raise malformed(piece.header, f"a record of {int(lengths[record])} bytes does not end where the next begins")
-    return Places(bodies, ends, numbers)
+    return Places(bodies, ends)
 
 
 def _walk_side_by_side(
