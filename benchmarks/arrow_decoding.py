@@ -15,6 +15,7 @@ from barnabas.protocol.compression import Codec
 from barnabas.protocol.record_batch import Record, encode_batch
 from barnabas.spark import schema
 from barnabas.spark.arrow_decoder import RecordDecoder
+from barnabas.spark.workers import settle
 
 ROUNDS = 5
 NOW_MS = 1_700_000_000_000
@@ -46,6 +47,7 @@ def main() -> None:
     arguments.add_argument("--count", type=int, default=100_000, help="records")
     count = arguments.parse_args().count
     columns = [name for name in schema.ARROW_TYPES if name != schema.HEADERS]
+    settle()
     for name, case in CASES.items():
         data = written(count, *case)
         decoder = RecordDecoder(topic="topic", partition=0, columns=columns)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
+import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -24,7 +28,7 @@ from barnabas.protocol.record_batch import (
     read_headers,
     read_varint,
 )
-from barnabas.spark import record_places, record_runs, schema
+from barnabas.spark import record_guesses, record_places, record_runs, schema
 from barnabas.spark.arrow_decoder import AbortedTransaction, RecordDecoder
 from barnabas.spark.record_places import Piece
 
@@ -99,8 +103,11 @@ def rows_of(found: list[pa.RecordBatch]) -> list[dict[str, Any]]:
     return rows
 
 
-RUNS_EVERYWHERE = {"RUN_RECORDS_MIN": 1}
-RUNS_NOWHERE = {"RUNS_TRIED_MIN": 0}
+WAYS: list[dict[str, int]] = [
+    {"record_runs.RUN_RECORDS_MIN": 1},
+    {"record_runs.RUNS_TRIED_MIN": 0, "record_guesses.RECORDS_MIN": 1, "record_guesses.RECORD_BYTES_MAX": sys.maxsize},
+    {"record_runs.RUNS_TRIED_MIN": 0, "record_guesses.RECORD_BYTES_MAX": 0},
+]
 
 
 def decoder(*columns: str) -> RecordDecoder:
@@ -108,14 +115,17 @@ def decoder(*columns: str) -> RecordDecoder:
 
 
 def decoded(data: bytes, first_offset: int = 0, end_offset: int = END) -> list[dict[str, Any]]:
-    """Twice: with runs used wherever they are found, and nowhere. Both must say the same."""
-    found = [_decoded(data, first_offset, end_offset, limits) for limits in (RUNS_EVERYWHERE, RUNS_NOWHERE)]
-    assert found[0] == found[1]
-    return found[0]
+    """By runs, by guesses, and by walking, each wherever it can be. All must say the same."""
+    first, *others = [_decoded(data, first_offset, end_offset, way) for way in WAYS]
+    for other in others:
+        assert other == first
+    return first
 
 
-def _decoded(data: bytes, first_offset: int, end_offset: int, limits: Mapping[str, int]) -> list[dict[str, Any]]:
-    with mock.patch.multiple(record_runs, **limits):
+def _decoded(data: bytes, first_offset: int, end_offset: int, way: Mapping[str, int]) -> list[dict[str, Any]]:
+    with ExitStack() as stack:
+        for name, limit in way.items():
+            stack.enter_context(mock.patch(f"barnabas.spark.{name}", limit))
         return rows_of(list(decoder().decode(data, first_offset=first_offset, end_offset=end_offset)))
 
 
@@ -206,9 +216,9 @@ def check_damaged(data: bytearray, position: int) -> None:
     try:
         wanted = expected(bytes(data), -END, END)
     except InvalidRecordBatch:
-        for limits in (RUNS_EVERYWHERE, RUNS_NOWHERE):
+        for way in WAYS:
             with pytest.raises(InvalidRecordBatch):
-                _decoded(bytes(data), -END, END, limits)
+                _decoded(bytes(data), -END, END, way)
     else:
         for row in wanted:
             for each in row["headers"] or ():
@@ -231,10 +241,49 @@ def test_records_of_varied_sizes_are_no_runs() -> None:
 
 
 def runs_of(data: bytes) -> list[record_runs.Run] | None:
-    pieces = [
+    return record_runs.find_runs(data, pieces_of(data))
+
+
+def pieces_of(data: bytes) -> list[Piece]:
+    return [
         Piece(header, position + HEADER_BYTES, position + header.size_bytes) for position, header in read_headers(data)
     ]
-    return record_runs.find_runs(data, pieces)
+
+
+@pytest.mark.parametrize("key", [None, b"key"])
+@pytest.mark.parametrize("batch_count", [1, 20])
+def test_small_records_are_found_by_their_look(key: bytes | None, batch_count: int) -> None:
+    """Also where values look like records themselves, or like three that follow each other."""
+    chance = random.Random(1)
+    three_records = bytes(1) + 3 * (b"\x14" + bytes(1) + b"n" * 8 + bytes(1))
+    rows = [
+        (1, number % 50, key, (b"" if number % 9 else three_records) + chance.randbytes(chance.randint(20, 90)), [])
+        for number in range(5000 // batch_count)
+    ]
+    data = encoded([(rows, Codec.NONE, False)] * batch_count)
+    starts = []
+    for piece in pieces_of(data):
+        position = piece.start
+        while position < piece.end:
+            starts.append(position)
+            size, body = read_varint(data, position)
+            position = body + size
+    bounds = [(piece.header.record_count, piece.start, piece.end) for piece in pieces_of(data)]
+    guessed = record_guesses.guess_starts(np.frombuffer(data, np.uint8), *np.array(bounds).T)
+    assert guessed is not None
+    assert guessed.tolist() == starts
+
+
+@pytest.mark.parametrize(
+    "row",
+    [(1, 0, None, bytes(100), []), (1, 0, None, b"v" * 300, []), (1, 0, None, b"v", [("header", b"v")])],
+    ids=["full of zeros", "large", "with headers"],
+)
+def test_other_records_are_walked(row: tuple[Any, ...]) -> None:
+    data = encoded([([row] * 200, Codec.NONE, False)])
+    (piece,) = pieces_of(data)
+    bounds = (np.array([number]) for number in (200, piece.start, piece.end))
+    assert record_guesses.guess_starts(np.frombuffer(data, np.uint8), *bounds) is None
 
 
 def test_a_wrong_checksum_is_refused() -> None:

@@ -29,8 +29,9 @@ from barnabas.protocol.record_batch import (
 from barnabas.spark import schema
 from barnabas.spark.binary_columns import constant_text, number_array
 from barnabas.spark.record_fields import PlacedFields
-from barnabas.spark.record_places import Int64s, Piece
+from barnabas.spark.record_places import Piece
 from barnabas.spark.record_runs import RunFields, find_runs
+from barnabas.spark.varints import Int64s
 from barnabas.types import Offset, ProducerId
 
 ROWS_ENOUGH = 20_000  # of one Arrow batch: enough for Spark, and little enough for the caches of a processor

@@ -2,10 +2,10 @@
 
     record: length varint | attributes | timestamp delta | offset delta | key | value | header count | headers
 
-The one thing that must be walked is the chain of lengths, and there are three ways to do it: side by side, the first
-record of all batches, then the second, where there are many batches; by runs of records of one length, which show as
-equal bytes a stride apart; and step by step in Python. None of them checks anything: afterwards each length is read
-again, for all records at once, and must lead to the next record.
+Records are a chain of lengths. Where small ones begin is guessed (`record_guesses`); else the chain is walked: side by
+side, the first record of all batches, then the second, where there are many batches; by runs of records of one length,
+which show as equal bytes a stride apart; or step by step in Python. Nothing of this checks anything: afterwards each
+length is read again, for all records at once, and must lead to the next record.
 Always holds: malformed bytes raise InvalidRecordBatch, naming the offset of the batch. Does not know: Arrow.
 """
 
@@ -17,14 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from barnabas.protocol.record_batch import RECORD_BYTES_MIN, BatchHeader, InvalidRecordBatch, read_varint
-
-Int64s = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
+from barnabas.spark.record_guesses import guess_starts
+from barnabas.spark.varints import Bytes, Int64s, read_varints
 
 LANES_MIN = 64  # batches for which a round of numpy over one record of each is cheaper than their single steps
 RUN_MIN = 32  # records left in a batch for which looking for a run is worth it; a look costs as much as this many steps
-RUN_PAUSE_MAX = 1024  # after vain looks, so many records are stepped over before the next
-VARINT_BYTES_MAX = 10
+RUN_PAUSE_MIN, RUN_PAUSE_MAX = 256, 2048  # after a vain look, so many records are stepped over before the next
 
 
 class Piece(NamedTuple):
@@ -52,6 +50,11 @@ def find_records(data: bytes, view: Bytes, pieces: Sequence[Piece]) -> Places:
     counts = np.array([piece.header.record_count for piece in pieces], np.int64)
     firsts = np.cumsum(counts) - counts  # of each batch, among all records
     begins = np.array([piece.start for piece in pieces], np.int64)
+    limits = np.array([piece.end for piece in pieces], np.int64)
+    if (starts := guess_starts(view, counts, begins, limits)) is not None:
+        places, lengths = _places(view, starts, firsts + counts - 1, limits)
+        if not _lead_astray(places, lengths).any():
+            return places
     starts = np.empty(int(counts.sum()), np.int64)
     walked = np.zeros(len(pieces), np.int64)
     if len(pieces) >= LANES_MIN:
@@ -59,16 +62,28 @@ def find_records(data: bytes, view: Bytes, pieces: Sequence[Piece]) -> Places:
     for number in np.flatnonzero(walked < counts).tolist():
         done, first = int(walked[number]), int(firsts[number])
         _walk(data, view, int(begins[number]), pieces[number], starts[first + done : first + int(counts[number])])
-    lengths, bodies = read_varints(view, starts)
-    ends = np.empty_like(starts)
-    ends[:-1] = starts[1:]
-    ends[firsts + counts - 1] = [piece.end for piece in pieces]
-    wrong = (lengths != ends - bodies) | (lengths < RECORD_BYTES_MIN - 1)
+    places, lengths = _places(view, starts, firsts + counts - 1, limits)
+    wrong = _lead_astray(places, lengths)
     if wrong.any():
         record = int(wrong.argmax())
         piece = pieces[int(np.searchsorted(firsts, record, "right")) - 1]
         raise malformed(piece.header, f"a record of {int(lengths[record])} bytes does not end where the next begins")
-    return Places(bodies, ends)
+    return places
+
+
+def _places(view: Bytes, starts: Int64s, lasts: Int64s, limits: Int64s) -> tuple[Places, Int64s]:
+    """Of records that begin here, and their lengths. `lasts` are the last ones of batches, which end at `limits`."""
+    lengths, bodies = read_varints(view, starts)
+    ends = np.empty_like(starts)
+    ends[:-1] = starts[1:]
+    ends[lasts] = limits
+    return Places(bodies, ends), lengths
+
+
+def _lead_astray(places: Places, lengths: Int64s) -> npt.NDArray[np.bool_]:
+    """Which records do not end where the next begins."""
+    wrong: npt.NDArray[np.bool_] = (lengths != places.ends - places.bodies) | (lengths < RECORD_BYTES_MIN - 1)
+    return wrong
 
 
 def _walk_side_by_side(
@@ -100,7 +115,7 @@ def _walk_side_by_side(
 def _walk(data: bytes, view: Bytes, position: int, piece: Piece, starts: Int64s) -> None:
     """Fills in where the records of one batch begin, from a position on."""
     limit, count, done = piece.end, len(starts), 0
-    pause = RUN_MIN
+    pause = RUN_PAUSE_MIN
     while count - done >= RUN_MIN:
         try:
             size, body = read_varint(data, position)
@@ -114,10 +129,10 @@ def _walk(data: bytes, view: Bytes, position: int, piece: Piece, starts: Int64s)
         position += run * stride
         done += run
         if run < RUN_MIN:
-            pause = min(pause * 2, RUN_PAUSE_MAX)
             position, done = _step(data, position, piece, starts, done, min(pause, count - done))
+            pause = min(pause * 2, RUN_PAUSE_MAX)
         else:
-            pause = RUN_MIN
+            pause = RUN_PAUSE_MIN
     _step(data, position, piece, starts, done, count - done)
 
 
@@ -149,6 +164,12 @@ def _chain(data: bytes, position: int, count: int) -> Iterator[int]:
 def _run(view: Bytes, position: int, length_bytes: int, stride: int, most: int) -> int:
     """How many records from here on have the same length; at least 1. Exact: as long as each length is the stride, the
     next record begins a stride further."""
+    few = min(most, RUN_MIN)
+    found = _alike(view, position, length_bytes, stride, few)
+    return found if found < few else _alike(view, position, length_bytes, stride, most)
+
+
+def _alike(view: Bytes, position: int, length_bytes: int, stride: int, most: int) -> int:
     same = view[position : position + (most - 1) * stride + 1 : stride] == view[position]
     for first in range(position + 1, position + length_bytes):
         same &= view[first : first + (most - 1) * stride + 1 : stride] == view[first]
@@ -158,41 +179,3 @@ def _run(view: Bytes, position: int, length_bytes: int, stride: int, most: int) 
 
 def malformed(header: BatchHeader, problem: str) -> InvalidRecordBatch:
     return InvalidRecordBatch(f"{problem} (the batch at offset {header.base_offset})")
-
-
-def read_varints(view: Bytes, positions: Int64s) -> tuple[Int64s, Int64s]:
-    """The zigzag varint at each position, and what follows it.
-
-    One and two bytes, which most are, are read for all positions at once, in numbers no wider than they need; what is
-    longer is read again. A varint that the buffer cuts off is read as if its last byte were repeated: its end then
-    lies beyond the buffer.
-    """
-    first = view.take(positions, mode="clip")
-    if not len(first) or int(first.max()) < 0x80:
-        number = first.astype(np.int16)
-        return ((number >> 1) ^ -(number & 1)).astype(np.int64), positions + 1
-    following = positions + 1
-    second = view.take(following, mode="clip")
-    goes_on = first >> 7
-    number = (first & 0x7F).astype(np.int16) | (second & 0x7F).astype(np.int16) * goes_on << 7
-    values = ((number >> 1) ^ -(number & 1)).astype(np.int64)
-    following += goes_on
-    longer = np.flatnonzero(goes_on & (second >> 7))
-    if len(longer):
-        values[longer], following[longer] = _read_long_varints(view, positions[longer])
-    return values, following
-
-
-def _read_long_varints(view: Bytes, positions: Int64s) -> tuple[Int64s, Int64s]:
-    """Those of three bytes and more."""
-    number = np.zeros(len(positions), np.uint64)
-    following = positions.copy()
-    going = np.arange(len(positions))
-    for place in range(VARINT_BYTES_MAX):
-        byte = view.take(following[going], mode="clip")
-        number[going] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * place)
-        following[going] += 1
-        going = going[byte >= 0x80]
-        if not len(going):
-            return (number >> np.uint64(1)).view(np.int64) ^ -(number & np.uint64(1)).view(np.int64), following
-    raise InvalidRecordBatch("a variable-length number of more than ten bytes")

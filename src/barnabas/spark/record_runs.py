@@ -20,7 +20,8 @@ from barnabas.protocol.record_batch import BatchHeader, InvalidRecordBatch, read
 from barnabas.spark import schema
 from barnabas.spark.binary_columns import StridedBytes, strided_binary_array
 from barnabas.spark.record_fields import BatchNumbers
-from barnabas.spark.record_places import Int64s, Piece
+from barnabas.spark.record_places import Piece
+from barnabas.spark.varints import Int64s
 
 RUN_RECORDS_MIN = 100  # on average; below, what a run costs is more than what it saves
 RUNS_TRIED_MIN = 4  # before the average counts: the first run of a batch is short
