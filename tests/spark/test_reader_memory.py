@@ -19,9 +19,9 @@ TASK = """
 import resource, sys
 from barnabas.spark.batch_reader import BatchReader
 from barnabas.spark.options import READ_OPTIONS, Options
-from barnabas.spark.schema import columns
+from barnabas.spark.schema import arrow_schema, columns
 options = Options(dict(each.split("=", 1) for each in sys.argv[1:]), READ_OPTIONS)
-reader = BatchReader(options, columns(options))
+reader = BatchReader(options, arrow_schema(columns(options)))
 rows = sum(batch.num_rows for split in reader.partitions() for batch in reader.read(split))
 print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """

@@ -22,7 +22,7 @@ from barnabas.spark.batch_reader import BatchReader
 from barnabas.spark.fetching import DataLoss, FetchTask
 from barnabas.spark.offsets import OffsetError
 from barnabas.spark.options import READ_OPTIONS, Options
-from barnabas.spark.schema import columns
+from barnabas.spark.schema import arrow_schema, columns
 from barnabas.spark.selection import NoSuchTopic
 from barnabas.spark.stream_reader import StreamReader
 
@@ -49,7 +49,7 @@ def options(served: str, **given: object) -> Options:
 def batch(served: str, **given: object) -> tuple[list[Any], list[Row]]:
     found = options(served, **given)
     read_checks.check_batch(found)
-    reader = BatchReader(found, columns(found))
+    reader = BatchReader(found, arrow_schema(columns(found)))
     tasks = list(reader.partitions())
     there = pickle.loads(pickle.dumps((reader, tasks)))  # as Spark hands them over
     return tasks, [row for task in there[1] for each in there[0].read(task) for row in each.to_pylist()]
@@ -167,7 +167,7 @@ class TestBatch:
         produce(served, topic, 100)
         for fail in ("true", "false"):
             given = options(served, subscribe=topic, failOnDataLoss=fail, startingOffsets=offsets_of(topic, -2))
-            reader = BatchReader(given, columns(given))
+            reader = BatchReader(given, arrow_schema(columns(given)))
             (task,) = reader.partitions()
             delete_before(served, topic, 60 if fail == "true" else 80)
             if fail == "true":
@@ -202,7 +202,7 @@ class Stream:
     def __init__(self, served: str, **given: object) -> None:
         found = options(served, **given)
         read_checks.check_stream(found)
-        self.reader = StreamReader(found, columns(found))
+        self.reader = StreamReader(found, arrow_schema(columns(found)))
         self.place: dict[str, Any] | None = None
         self.before: dict[str, Any] = {}
 
@@ -409,7 +409,7 @@ class TestLoss:
         produce(served, topic, 10)
         for fail in ("true", "false"):
             given = options(served, subscribe=topic, failOnDataLoss=fail)
-            reader = BatchReader(given, columns(given))
+            reader = BatchReader(given, arrow_schema(columns(given)))
             (task,) = reader.partitions()
             assert isinstance(task, FetchTask)
             longer = FetchTask(splits=(replace(task.splits[0], first_offset=5, end_offset=25),))
@@ -423,4 +423,4 @@ class TestLoss:
                 assert list(reader.read(beyond)) == []
             impatient = options(served, subscribe=topic, kafka__default__api__timeout__ms=3000)
             with pytest.raises(KafkaTimeoutError, match="nothing to read at offset 10; it ends at 10"):
-                list(BatchReader(impatient, columns(impatient)).read(longer))
+                list(BatchReader(impatient, arrow_schema(columns(impatient))).read(longer))

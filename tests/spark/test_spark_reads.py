@@ -63,6 +63,18 @@ def test_a_batch(spark: SparkSession, served: str, new_topic: Callable[..., str]
     assert spark.sql("SELECT count(*) FROM reads").first()[0] == 100  # type: ignore[index]
 
 
+def test_what_is_never_null(spark: SparkSession, served: str, new_topic: Callable[..., str]) -> None:
+    """Also for whoever gives a schema that says less."""
+    topic = new_topic()
+    produce(served, topic, numbered(0, 10))
+    found = read(spark, served, topic, columns="key,value,topic,partition,offset,timestamp,timestampType,headers")
+    assert [field.name for field in found.schema if field.nullable] == ["key", "value", "headers"]
+    reader = spark.read.format("barnabas").schema("value binary, offset bigint").option("subscribe", topic)
+    looser = reader.options(**{"kafka.bootstrap.servers": served, "columns": "value,offset"}).load()
+    assert all(field.nullable for field in looser.schema)
+    assert sorted(row.offset for row in looser.collect()) == list(range(10))
+
+
 def test_typed_values(spark: SparkSession, served: str, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     produce(served, topic, [json.dumps({"name": "a", "price": number / 2}).encode() for number in range(10)])

@@ -30,9 +30,9 @@ logger = logging.getLogger(__name__)
 
 
 class BatchReader(DataSourceReader):
-    def __init__(self, options: Options, columns: Sequence[str], values: ValueDecoder | None = None) -> None:
+    def __init__(self, options: Options, schema: pa.Schema, values: ValueDecoder | None = None) -> None:
         self._options = options
-        self._columns = tuple(columns)
+        self._schema = schema
         self._values = values
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -50,21 +50,24 @@ class BatchReader(DataSourceReader):
         return here.run(_plan(options, config))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_split(partition, self._options, self._columns, self._values)
+        return read_split(partition, self._options, self._schema, self._values)
 
 
 def read_split(
-    partition: InputPartition, options: Options, columns: Sequence[str], values: ValueDecoder | None
+    partition: InputPartition, options: Options, schema: pa.Schema, values: ValueDecoder | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task."""
+    """The rows of one task, in the schema that Spark expects."""
     settle()
-    wanted = columns if values is None else values.columns_needed(columns)
+    wanted = schema.names if values is None else values.columns_needed(schema.names)
     if isinstance(partition, ScanSplit):
         found = scan.read(partition, wanted)
     else:
         assert isinstance(partition, FetchTask)
         found = fetching.read(partition, wanted, options.kafka, fail_on_data_loss=options["failOnDataLoss"])
-    return found if values is None else values.decoded(found, columns)
+    if values is not None:
+        found = values.decoded(found, schema.names)
+    # Whoever gave the schema may have let columns be null that never are.
+    return (pa.RecordBatch.from_arrays(each.columns, schema=schema) for each in found)
 
 
 async def _plan(options: Options, config: ReadConfig) -> list[FetchTask]:

@@ -40,6 +40,8 @@ class BarnabasSource(DataSource):
         return spark_ddl(columns(options), value_ddl(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
         from barnabas.spark.batch_reader import BatchReader
         from barnabas.spark.read_checks import check_batch, check_schema
         from barnabas.spark.values import value_decoder
@@ -47,9 +49,11 @@ class BarnabasSource(DataSource):
         options = self._read_options()
         check_batch(options)
         check_schema(schema.names, options)
-        return BatchReader(options, schema.names, value_decoder(options, schema))
+        return BatchReader(options, to_arrow_schema(schema, timezone="UTC"), value_decoder(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
         from barnabas.spark.read_checks import check_schema, check_stream
         from barnabas.spark.stream_reader import StreamReader
         from barnabas.spark.values import value_decoder
@@ -57,7 +61,7 @@ class BarnabasSource(DataSource):
         options = self._read_options()
         check_stream(options)
         check_schema(schema.names, options)
-        return StreamReader(options, schema.names, value_decoder(options, schema))
+        return StreamReader(options, to_arrow_schema(schema, timezone="UTC"), value_decoder(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from barnabas.spark.writer import BatchWriter

@@ -35,9 +35,9 @@ from barnabas.types import Offset, TopicPartition
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, options: Options, columns: Sequence[str], values: ValueDecoder | None = None) -> None:
+    def __init__(self, options: Options, schema: pa.Schema, values: ValueDecoder | None = None) -> None:
         self._options = options
-        self._columns = tuple(columns)
+        self._schema = schema
         self._values = values
         self._initial: Place | None = None  # the same answer however often Spark asks
         self._target: dict[TopicPartition, Offset] | None = None  # under AvailableNow: where the run ends
@@ -122,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._view().tasks(decode_place(start), decode_place(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_split(partition, self._options, self._columns, self._values)
+        return read_split(partition, self._options, self._schema, self._values)
 
     def commit(self, end: dict[str, Any]) -> None:
         if self._options["groupId"] is not None:
