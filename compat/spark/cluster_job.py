@@ -9,6 +9,7 @@ runs one task a second time, since the first attempt hangs with some of its rows
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -59,6 +60,12 @@ def is_committed(spark: SparkSession, servers: Mapping[str, str], topic: str, ex
     return found == expected
 
 
+def daemons(spark: SparkSession) -> int:
+    """How many processes fork the Python of two tasks that run at the same time: one for each of Spark's workers."""
+    together = spark.sparkContext.parallelize(range(2), 2).barrier()
+    return len(set(together.mapPartitions(lambda _: [os.getppid()]).collect()))
+
+
 def write_twice(spark: SparkSession, servers: Mapping[str, str], topic: str) -> bool:
     rows = spark.range(TASKS * ROWS_PER_TASK, numPartitions=TASKS)
     padded = rows.selectExpr("rpad(CAST(id AS STRING), 1000, ' ') AS value").mapInArrow(hanging, "value string")
@@ -82,8 +89,7 @@ def main() -> None:
     writer = writer.options(**servers, topic=copy, exactlyOnce="true", checkpointLocation=f"{directory}/checkpoint")
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(SECONDS_MAX)
-    workers = spark.sparkContext.parallelize(range(8), 8).map(lambda _: __import__("os").getppid()).distinct().count()
-    print(json.dumps({"stream": is_committed(spark, servers, copy, expected), "daemons": workers}), flush=True)
+    print(json.dumps({"stream": is_committed(spark, servers, copy, expected), "daemons": daemons(spark)}), flush=True)
     print(json.dumps({"twice": write_twice(spark, servers, twice)}), flush=True)
     spark.stop()
 

@@ -77,8 +77,8 @@ class SparkCluster:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._page_port}/json/", timeout=5) as answer:
                 found = json.load(answer)
                 return found if isinstance(found, dict) else None
-        except OSError:
-            return None
+        except (OSError, json.JSONDecodeError):
+            return None  # while the master starts, it answers with a page of HTML
 
     def _all_registered(self) -> bool:
         page = self._page()
