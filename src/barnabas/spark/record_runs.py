@@ -149,9 +149,10 @@ class Masks(NamedTuple):
 @lru_cache(LAYOUTS_KEPT_MAX)
 def _masks(layout: Layout) -> Masks:
     first = layout.timestamp_delta.start
+    numbers_end = layout.offset_delta.start + layout.offset_delta.length
     key, value = layout.key, layout.value
-    numbers = dict.fromkeys(range(first, layout.offset_delta.start + layout.offset_delta.length), 0x80)
-    key_length = dict.fromkeys(range(layout.offset_delta.start + layout.offset_delta.length, key.start), 0xFF)
+    numbers = dict.fromkeys(range(first, numbers_end), 0x80)
+    key_length = dict.fromkeys(range(numbers_end, key.start), 0xFF)
     value_length = dict.fromkeys(range(key.start + max(key.length, 0), value.start), 0xFF)
     is_near = value.start <= first + WORD_BYTES
     return Masks(
