@@ -14,7 +14,7 @@ import time
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.record_batch import Record, encode_batch
 from barnabas.spark import schema
-from barnabas.spark.arrow_decoder import RecordDecoder
+from barnabas.spark.arrow.decoder import RecordDecoder
 from barnabas.spark.workers import settle
 
 ROUNDS = 5

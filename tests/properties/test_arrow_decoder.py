@@ -28,9 +28,10 @@ from barnabas.protocol.record_batch import (
     read_headers,
     read_varint,
 )
-from barnabas.spark import record_guesses, record_places, record_runs, schema
-from barnabas.spark.arrow_decoder import AbortedTransaction, RecordDecoder
-from barnabas.spark.record_places import Piece
+from barnabas.spark import schema
+from barnabas.spark.arrow import record_guesses, record_places, record_runs
+from barnabas.spark.arrow.decoder import AbortedTransaction, RecordDecoder
+from barnabas.spark.arrow.record_places import Piece
 
 EVERYTHING = tuple(schema.ARROW_TYPES)
 END = 2**62
@@ -125,7 +126,7 @@ def decoded(data: bytes, first_offset: int = 0, end_offset: int = END) -> list[d
 def _decoded(data: bytes, first_offset: int, end_offset: int, way: Mapping[str, int]) -> list[dict[str, Any]]:
     with ExitStack() as stack:
         for name, limit in way.items():
-            stack.enter_context(mock.patch(f"barnabas.spark.{name}", limit))
+            stack.enter_context(mock.patch(f"barnabas.spark.arrow.{name}", limit))
         return rows_of(list(decoder().decode(data, first_offset=first_offset, end_offset=end_offset)))
 
 

@@ -14,11 +14,11 @@ from pyspark.sql.types import StringType, StructType
 
 from barnabas.client.admin.cluster import UpgradeType
 from barnabas.client.errors import ProducerFencedError
-from barnabas.spark import progress, transactional_requests, writer
 from barnabas.spark.connections import connections
-from barnabas.spark.exactly_once import AbortedTransactions, ExactlyOnce, LostTransactions
-from barnabas.spark.progress import Batch, Decision, Progress
-from barnabas.spark.writer import TaskDone, Writing
+from barnabas.spark.writing import progress, transactional_requests, writer
+from barnabas.spark.writing.exactly_once import AbortedTransactions, ExactlyOnce, LostTransactions
+from barnabas.spark.writing.progress import Batch, Decision, Progress
+from barnabas.spark.writing.writer import TaskDone, Writing
 from barnabas.testing import Kafka
 
 SCHEMA = StructType().add("value", StringType())

@@ -17,7 +17,7 @@ GROWTH_BYTES_MAX = 48 << 20
 # Reads everything as tasks do, and says how many rows there were and the most memory that it took.
 TASK = """
 import resource, sys
-from barnabas.spark.batch_reader import BatchReader
+from barnabas.spark.reading.batch_reader import BatchReader
 from barnabas.spark.options import READ_OPTIONS, Options
 from barnabas.spark.schema import arrow_schema, columns
 options = Options(dict(each.split("=", 1) for each in sys.argv[1:]), READ_OPTIONS)

@@ -17,14 +17,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from barnabas.client.errors import KafkaTimeoutError
 from barnabas.config.validation import ConfigError
-from barnabas.spark import read_checks, stream_view
-from barnabas.spark.batch_reader import BatchReader
-from barnabas.spark.fetching import DataLoss, FetchTask
-from barnabas.spark.offsets import OffsetError
 from barnabas.spark.options import READ_OPTIONS, Options
+from barnabas.spark.reading import read_checks, stream_view
+from barnabas.spark.reading.batch_reader import BatchReader
+from barnabas.spark.reading.fetching import DataLoss, FetchTask
+from barnabas.spark.reading.offsets import OffsetError
+from barnabas.spark.reading.selection import NoSuchTopic
+from barnabas.spark.reading.stream_reader import StreamReader
 from barnabas.spark.schema import arrow_schema, columns
-from barnabas.spark.selection import NoSuchTopic
-from barnabas.spark.stream_reader import StreamReader
 
 NOW_MS = time.time_ns() // 1_000_000 - 600_000  # recent, or retention takes the records away
 SECONDS_MAX = 120

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType, TimestampType
 
 from barnabas.client.errors import KafkaError, UnknownTopicError
-from barnabas.spark.arrow_encoder import UnfitRows
-from barnabas.spark.writer import BatchWriter, TaskDone
+from barnabas.spark.arrow.encoder import UnfitRows
+from barnabas.spark.writing.writer import BatchWriter, TaskDone
 from barnabas.testing import Kafka
 
 ROWS = 3000

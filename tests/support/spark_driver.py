@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.transaction import OpenTransaction
-from barnabas.spark import transactional_requests
-from barnabas.spark.exactly_once import ExactlyOnce
-from barnabas.spark.progress import Batch, Decision
 from barnabas.spark.source import BarnabasSource
-from barnabas.spark.writer import StreamWriter
+from barnabas.spark.writing import transactional_requests
+from barnabas.spark.writing.exactly_once import ExactlyOnce
+from barnabas.spark.writing.progress import Batch, Decision
+from barnabas.spark.writing.writer import StreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

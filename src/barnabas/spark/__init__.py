@@ -6,14 +6,14 @@ Nothing is imported before it is used: Spark looks into this package in every se
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from barnabas.spark.lag import Lag, LagListener
+    from barnabas.spark.reading.lag import Lag, LagListener
 
 __all__ = ["Lag", "LagListener"]
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from barnabas.spark import lag
+        from barnabas.spark.reading import lag
 
         return getattr(lag, name)
     raise AttributeError(f"module {__name__} has no attribute {name}")

@@ -33,7 +33,7 @@ class BarnabasSource(DataSource):
 
     def schema(self) -> str:
         from barnabas.spark.schema import columns, spark_ddl
-        from barnabas.spark.values import check, value_ddl
+        from barnabas.spark.values.value_format import check, value_ddl
 
         options = self._read_options()
         check(options)
@@ -42,9 +42,9 @@ class BarnabasSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        from barnabas.spark.batch_reader import BatchReader
-        from barnabas.spark.read_checks import check_batch, check_schema
-        from barnabas.spark.values import value_decoder
+        from barnabas.spark.reading.batch_reader import BatchReader
+        from barnabas.spark.reading.read_checks import check_batch, check_schema
+        from barnabas.spark.values.value_format import value_decoder
 
         options = self._read_options()
         check_batch(options)
@@ -54,9 +54,9 @@ class BarnabasSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        from barnabas.spark.read_checks import check_schema, check_stream
-        from barnabas.spark.stream_reader import StreamReader
-        from barnabas.spark.values import value_decoder
+        from barnabas.spark.reading.read_checks import check_schema, check_stream
+        from barnabas.spark.reading.stream_reader import StreamReader
+        from barnabas.spark.values.value_format import value_decoder
 
         options = self._read_options()
         check_stream(options)
@@ -64,12 +64,12 @@ class BarnabasSource(DataSource):
         return StreamReader(options, to_arrow_schema(schema, timezone="UTC"), value_decoder(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from barnabas.spark.writer import BatchWriter
+        from barnabas.spark.writing.writer import BatchWriter
 
         return BatchWriter(self.options, schema, overwrite).planned()
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        from barnabas.spark.writer import StreamWriter
+        from barnabas.spark.writing.writer import StreamWriter
 
         writer = StreamWriter(self.options, schema, overwrite)
         # Spark plans a batch with a source that it builds anew, and commits it with a copy of one that it had pickled;

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.record_batch import Record, crc_matches, decode_records, encode_batch, read_header
-from barnabas.spark.arrow_encoder import UnfitRows, batch_starts, encode, record_bytes, rows_of, seal
+from barnabas.spark.arrow.encoder import UnfitRows, batch_starts, encode, record_bytes, rows_of, seal
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 NOW_MS = 1_700_000_000_000

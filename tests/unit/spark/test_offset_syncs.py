@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.spark.offset_syncs import Segment, decode_syncs, extend, runs, sync_records, translated
+from barnabas.spark.writing.offset_syncs import Segment, decode_syncs, extend, runs, sync_records, translated
 
 
 @given(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.spark.arrow_encoder import UnfitRows
-from barnabas.spark.partitioning import LONG_KEY_BYTES, Partitioner, murmur2, murmur2_of, topics_of
+from barnabas.spark.arrow.encoder import UnfitRows
+from barnabas.spark.writing.partitioning import LONG_KEY_BYTES, Partitioner, murmur2, murmur2_of, topics_of
 
 # What Kafka's Java client computes, as signed numbers.
 KNOWN = {

@@ -16,11 +16,11 @@ from barnabas.log.log import AppendOrigin, Log
 from barnabas.protocol.control_records import TransactionMarker, encode_transaction_marker
 from barnabas.protocol.record_batch import Record, encode_batch
 from barnabas.runtime.system.disk import SystemDisk
-from barnabas.spark import scan, selection
-from barnabas.spark.log_files import CorruptLog, NoSuchLog
-from barnabas.spark.offsets import OffsetError
 from barnabas.spark.options import READ_OPTIONS, Options
-from barnabas.spark.selection import NoSuchTopic
+from barnabas.spark.reading import scan, selection
+from barnabas.spark.reading.log_files import CorruptLog, NoSuchLog
+from barnabas.spark.reading.offsets import OffsetError
+from barnabas.spark.reading.selection import NoSuchTopic
 from barnabas.types import TopicPartition
 
 NOW_MS = 1_700_000_000_000

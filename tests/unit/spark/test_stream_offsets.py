@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.config.validation import ConfigError
-from barnabas.spark import read_checks
-from barnabas.spark.lag import lags_of
-from barnabas.spark.offsets import Range
 from barnabas.spark.options import READ_OPTIONS, Options
-from barnabas.spark.splits import gather, split_ranges
-from barnabas.spark.stream_offsets import Place, decode_place, lag, limit_bytes, limit_records
+from barnabas.spark.reading import read_checks
+from barnabas.spark.reading.lag import lags_of
+from barnabas.spark.reading.offsets import Range
+from barnabas.spark.reading.splits import gather, split_ranges
+from barnabas.spark.reading.stream_offsets import Place, decode_place, lag, limit_bytes, limit_records
 from barnabas.types import TopicPartition
 
 named = st.builds(TopicPartition, st.sampled_from(["orders", "a.b-c"]), st.integers(0, 5))

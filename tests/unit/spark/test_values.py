@@ -19,9 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.config.validation import ConfigError
-from barnabas.spark import avro_values, json_values, schema, schema_registry, values
+from barnabas.spark import schema
 from barnabas.spark.options import READ_OPTIONS, Options
-from barnabas.spark.schema_registry import RegistryError
+from barnabas.spark.values import avro_values, json_values, schema_registry, value_format
+from barnabas.spark.values.schema_registry import RegistryError
 
 TYPE = pa.struct(
     [
@@ -50,7 +51,7 @@ def batch_of(column: list[bytes | None]) -> pa.RecordBatch:
 
 
 def decoded(column: list[bytes | None], wanted: pa.DataType, **given: str) -> list[Any]:
-    decoder = values.ValueDecoder(options(**given), wanted)
+    decoder = value_format.ValueDecoder(options(**given), wanted)
     assert decoder.columns_needed(["value"]) == ["value", "topic", "partition", "offset"]
     (found,) = decoder.decoded(iter([batch_of(column)]), ["value"])
     found.validate(full=True)
@@ -105,7 +106,7 @@ class TestJson:
         ],
     )
     def test_what_does_not_fit_is_named_or_null(self, text: bytes) -> None:
-        with pytest.raises(values.BadValue, match="offset 11 of orders-2 is not json"):
+        with pytest.raises(value_format.BadValue, match="offset 11 of orders-2 is not json"):
             as_json([b"{}", text, b'{"number": 3}'])
         found = as_json([b"{}", text, b'{"number": 3}'], valueErrors="null")
         assert found[1] is None
@@ -119,7 +120,7 @@ class TestJson:
         wanted = pa.struct([("m", pa.map_(pa.string(), pa.int32())), ("d", pa.decimal128(6, 2)), ("b", pa.binary())])
         (found,) = as_json([b'{"m": {"a": 1}, "d": 12.5, "b": "xyz"}'], wanted)
         assert found == {"m": [("a", 1)], "d": Decimal("12.50"), "b": b"xyz"}
-        with pytest.raises(values.BadValue, match=r"value\.d is"):
+        with pytest.raises(value_format.BadValue, match=r"value\.d is"):
             as_json([b'{"d": 12.555}'], wanted)
 
     @given(
@@ -200,7 +201,7 @@ class TestAvro:
         given = {"valueFormat": "avro", "valueSchema": json.dumps(ORDER)}
         assert decoded([avro(ROW, ORDER), None], ORDER_TYPE, **given) == [EXPECTED, None]
         for wrong in (b"", avro(ROW, ORDER)[:-3], avro(ROW, ORDER) + b"x"):
-            with pytest.raises(values.BadValue, match="offset 10 of orders-2 is not avro"):
+            with pytest.raises(value_format.BadValue, match="offset 10 of orders-2 is not avro"):
                 decoded([wrong], ORDER_TYPE, **given)
             assert decoded([wrong], ORDER_TYPE, **given, valueErrors="null") == [None]
 
@@ -224,22 +225,22 @@ class TestAvro:
         registry.latest = {"orders-value": 2}
         given = {"valueFormat": "avro", "schemaRegistryUrl": registry.url}
         column = [framed(1, avro(ROW, older)), framed(2, avro({**ROW, "note": "n"}, ORDER))]
-        assert values.value_ddl(options(**given)) == avro_values.ddl(json.dumps(ORDER))
+        assert value_format.value_ddl(options(**given)) == avro_values.ddl(json.dumps(ORDER))
         found = decoded([*column, *column], ORDER_TYPE, **given)
         assert found == [EXPECTED, {**EXPECTED, "note": "n"}] * 2
         assert registry.asked.count("/schemas/ids/1") == 1
-        with pytest.raises(values.BadValue, match="does not begin with the id"):
+        with pytest.raises(value_format.BadValue, match="does not begin with the id"):
             decoded([avro(ROW, ORDER)], ORDER_TYPE, **given)
 
     def test_a_registry_that_does_not_know_or_answer(self, registry: Registry) -> None:
         given = {"valueFormat": "avro", "schemaRegistryUrl": registry.url}
         with pytest.raises(RegistryError, match=f"subject orders-value was asked.*{registry.url}.*does not know"):
-            values.value_ddl(options(**given))
+            value_format.value_ddl(options(**given))
         with pytest.raises(RegistryError, match="schema 9 was asked"):
             decoded([framed(9, b"")], ORDER_TYPE, **given, valueSchema=json.dumps(ORDER))
         registry.stop()
         with pytest.raises(RegistryError, match=f"registry at {registry.url} cannot be asked"):
-            values.value_ddl(options(**given))
+            value_format.value_ddl(options(**given))
 
 
 class Registry:
@@ -299,11 +300,11 @@ def registry() -> Iterator[Registry]:
 )
 def test_options_that_do_not_go_together(given: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
-        values.check(options(**given))
+        value_format.check(options(**given))
 
 
 def test_a_schema_of_sparks_own_kind() -> None:
     text = '{"type": "struct", "fields": [{"name": "a", "type": "long", "nullable": true, "metadata": {}}]}'
-    assert values.json_ddl(text) == "struct<a:bigint>"
-    assert values.json_ddl("a bigint") == "struct<a bigint>"
-    assert "value struct<a:bigint>" in schema.spark_ddl(["key", "value"], values.json_ddl(text))
+    assert value_format.json_ddl(text) == "struct<a:bigint>"
+    assert value_format.json_ddl("a bigint") == "struct<a bigint>"
+    assert "value struct<a:bigint>" in schema.spark_ddl(["key", "value"], value_format.json_ddl(text))

@@ -9,8 +9,8 @@ from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, Stri
 
 from barnabas.config.validation import ConfigError
 from barnabas.protocol.compression import Codec
-from barnabas.spark.write_options import BATCH_BYTES, WriteOptions, check_schema
-from barnabas.spark.writer import BatchWriter, StreamWriter
+from barnabas.spark.writing.write_options import BATCH_BYTES, WriteOptions, check_schema
+from barnabas.spark.writing.writer import BatchWriter, StreamWriter
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 VALUE = StructType().add("value", StringType())

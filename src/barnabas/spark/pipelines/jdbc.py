@@ -66,8 +66,8 @@ def jdbc_in(
 
 def _last_batch(run: Run, flow: str, query_id: str) -> int:
     from barnabas.spark.connections import connections
-    from barnabas.spark.progress import read
-    from barnabas.spark.write_options import WriteOptions
+    from barnabas.spark.writing.progress import read
+    from barnabas.spark.writing.write_options import WriteOptions
 
     options = WriteOptions({**run.sink_options(TopicSink(""), flow)})
 

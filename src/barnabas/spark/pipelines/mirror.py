@@ -22,10 +22,10 @@ from barnabas.client.offsets import OffsetAndMetadata
 from barnabas.config.describe import ConfigSource
 from barnabas.config.validation import ConfigError
 from barnabas.spark.connections import connections
-from barnabas.spark.offset_syncs import Segments, decode_syncs, translated
 from barnabas.spark.pipelines.model import EachBatch, Flow, Polling, Run, TopicSink
-from barnabas.spark.progress import read_records
-from barnabas.spark.write_options import WriteOptions
+from barnabas.spark.writing.offset_syncs import Segments, decode_syncs, translated
+from barnabas.spark.writing.progress import read_records
+from barnabas.spark.writing.write_options import WriteOptions
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:

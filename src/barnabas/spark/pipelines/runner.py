@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.spark.lag import lags_after
 from barnabas.spark.pipelines.model import APPEND, ERROR, EachBatch, FileSink, Flow, Pipeline, Polling, Run, TopicSink
+from barnabas.spark.reading.lag import lags_after
 from barnabas.spark.session import session
 
 if TYPE_CHECKING:

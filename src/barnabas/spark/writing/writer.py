@@ -21,15 +21,15 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.settings import ProducerConfig
 from barnabas.client.transaction import OpenTransaction
 from barnabas.config.validation import ConfigError
-from barnabas.spark import transactional_requests
 from barnabas.spark.connections import Connections, connections
-from barnabas.spark.exactly_once import ExactlyOnce, Plan, Sink, abandon, task_id
-from barnabas.spark.offset_syncs import Segment, sync_records
-from barnabas.spark.progress import Batch
-from barnabas.spark.sender import BatchSender
-from barnabas.spark.task_writer import TaskWriter, partition_counts
 from barnabas.spark.workers import settle
-from barnabas.spark.write_options import WriteOptions, check_schema
+from barnabas.spark.writing import transactional_requests
+from barnabas.spark.writing.exactly_once import ExactlyOnce, Plan, Sink, abandon, task_id
+from barnabas.spark.writing.offset_syncs import Segment, sync_records
+from barnabas.spark.writing.progress import Batch
+from barnabas.spark.writing.sender import BatchSender
+from barnabas.spark.writing.task_writer import TaskWriter, partition_counts
+from barnabas.spark.writing.write_options import WriteOptions, check_schema
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

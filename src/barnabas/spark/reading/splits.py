@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import ceil
 
-from barnabas.spark.offsets import Range
+from barnabas.spark.reading.offsets import Range
 from barnabas.types import TopicPartition
 
 # A task that reads and writes needs two Python workers; reading a megabyte takes less (docs/decisions/0005).

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from barnabas.protocol.record_batch import BatchHeader, InvalidRecordBatch
 from barnabas.spark import schema
-from barnabas.spark.binary_columns import binary_array, number_array
-from barnabas.spark.record_headers import decode_headers
-from barnabas.spark.record_places import Piece, find_records
-from barnabas.spark.varints import Int64s, read_varints
+from barnabas.spark.arrow.binary_columns import binary_array, number_array
+from barnabas.spark.arrow.record_headers import decode_headers
+from barnabas.spark.arrow.record_places import Piece, find_records
+from barnabas.spark.arrow.varints import Int64s, read_varints
 
 TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
 

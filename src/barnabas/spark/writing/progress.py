@@ -23,7 +23,7 @@ from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTo
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.protocol.special_numbers import LATEST_TIMESTAMP, READ_COMMITTED
-from barnabas.spark.partitioning import POSITIVE, murmur2_of
+from barnabas.spark.writing.partitioning import POSITIVE, murmur2_of
 from barnabas.types import TopicPartition
 
 VERSION_WITH_NAMES = 12  # the last fetch that names topics

@@ -7,7 +7,7 @@ Always holds: nothing; whoever asks must see whether each record leads to the ne
 import numpy as np
 
 from barnabas.protocol.record_batch import RECORD_BYTES_MIN
-from barnabas.spark.varints import Bytes, Int64s, read_varints
+from barnabas.spark.arrow.varints import Bytes, Int64s, read_varints
 
 RECORDS_MIN = 64  # fewer are walked as fast
 RECORD_BYTES_MAX = 256  # on average; every byte is looked at, so larger ones are walked as fast

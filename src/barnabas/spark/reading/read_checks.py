@@ -6,10 +6,11 @@ Always holds: an option that would have no effect here is refused, by name.
 from collections.abc import Sequence
 
 from barnabas.config.validation import ConfigError
-from barnabas.spark import selection, values
 from barnabas.spark.options import COMMITTED, Options
-from barnabas.spark.read_settings import READ_COMMITTED, read_config
+from barnabas.spark.reading import selection
+from barnabas.spark.reading.read_settings import READ_COMMITTED, read_config
 from barnabas.spark.schema import columns
+from barnabas.spark.values import value_format
 
 STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
@@ -19,7 +20,7 @@ SCAN_SETTINGS = ("isolation.level",)
 
 def check_batch(options: Options) -> None:
     selection.check(options)
-    values.check(options)
+    value_format.check(options)
     _refuse(options, STREAM_ONLY, "is for streams")
     if options["logDirs"]:
         _refuse(options, NOT_FOR_SCANS, "has no meaning with logDirs")
@@ -37,7 +38,7 @@ def check_batch(options: Options) -> None:
 
 def check_stream(options: Options) -> None:
     selection.check(options)
-    values.check(options)
+    value_format.check(options)
     _refuse(options, BATCH_ONLY, "is for batch queries; a stream has no end")
     if options["logDirs"]:
         raise ConfigError("logDirs is for batch queries; a stream reads from brokers")

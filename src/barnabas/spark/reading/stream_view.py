@@ -9,14 +9,14 @@ from collections.abc import Callable, Collection, Mapping
 
 from barnabas.client.cluster import Cluster
 from barnabas.protocol.special_numbers import EARLIEST_TIMESTAMP
-from barnabas.spark.batch_reader import bytes_per_record, cut
-from barnabas.spark.brokers import Brokers
 from barnabas.spark.connections import Connections
-from barnabas.spark.fetching import FetchTask
-from barnabas.spark.offsets import Range, resolve_start, starting_points
 from barnabas.spark.options import COMMITTED, LATEST, Options
-from barnabas.spark.read_settings import ReadConfig
-from barnabas.spark.stream_offsets import Place
+from barnabas.spark.reading.batch_reader import bytes_per_record, cut
+from barnabas.spark.reading.brokers import Brokers
+from barnabas.spark.reading.fetching import FetchTask
+from barnabas.spark.reading.offsets import Range, resolve_start, starting_points
+from barnabas.spark.reading.read_settings import ReadConfig
+from barnabas.spark.reading.stream_offsets import Place
 from barnabas.types import Offset, TopicPartition, Uuid
 
 AGE_MAX_S = 0.01  # of the ends of partitions, while records come

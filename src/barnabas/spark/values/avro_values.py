@@ -16,7 +16,7 @@ import fastavro
 from fastavro.schema import SchemaParseException
 
 from barnabas.config.validation import ConfigError
-from barnabas.spark import schema_registry
+from barnabas.spark.values import schema_registry
 
 MAGIC = 0
 _FRAME = Struct(">bi")

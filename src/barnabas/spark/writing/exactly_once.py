@@ -26,9 +26,9 @@ from barnabas.client.transaction import OpenTransaction
 from barnabas.errors import ErrorCode
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.record_batch import Record, encode_batch
-from barnabas.spark import progress, transactional_requests
-from barnabas.spark.progress import Batch, Decision, Progress
-from barnabas.spark.sender import BatchSender, Sealed
+from barnabas.spark.writing import progress, transactional_requests
+from barnabas.spark.writing.progress import Batch, Decision, Progress
+from barnabas.spark.writing.sender import BatchSender, Sealed
 
 # The decider's transaction holds one record and is ended at once. Others wait for it where it is not.
 DECIDER_TIMEOUT_MS = 20_000

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from barnabas.spark.offsets import decode_offsets, encode_offsets
+from barnabas.spark.reading.offsets import decode_offsets, encode_offsets
 from barnabas.types import Offset, TopicPartition, Uuid, uuid_from_text, uuid_text
 
 BEGAN, TOPIC_IDS, INITIAL = "#began", "#topicIds", "#initial"

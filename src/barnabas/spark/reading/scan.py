@@ -15,11 +15,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from barnabas.protocol.record_batch import HEADER_BYTES, InvalidRecordBatch, read_header
-from barnabas.spark import log_files
-from barnabas.spark.arrow_decoder import AbortedTransaction, BadBatch, RecordDecoder
-from barnabas.spark.log_files import AbortedRange, CorruptLog, PartitionFiles, SegmentFile
-from barnabas.spark.offsets import Bounds, Range, batch_points, resolve_batch
+from barnabas.spark.arrow.decoder import AbortedTransaction, BadBatch, RecordDecoder
 from barnabas.spark.options import Options
+from barnabas.spark.reading import log_files
+from barnabas.spark.reading.log_files import AbortedRange, CorruptLog, PartitionFiles, SegmentFile
+from barnabas.spark.reading.offsets import Bounds, Range, batch_points, resolve_batch
 from barnabas.types import Offset, Position, TopicPartition
 
 CHUNK_BYTES = 8 << 20

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from barnabas.spark.varints import Int64s
+from barnabas.spark.arrow.varints import Int64s
 
 
 def number_array(numbers: "np.ndarray[Any, Any]", arrow_type: pa.DataType) -> pa.Array:

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from barnabas.protocol.record_batch import RECORD_BYTES_MIN, BatchHeader, InvalidRecordBatch, read_varint
-from barnabas.spark.record_guesses import guess_starts
-from barnabas.spark.varints import Bytes, Int64s, read_varints
+from barnabas.spark.arrow.record_guesses import guess_starts
+from barnabas.spark.arrow.varints import Bytes, Int64s, read_varints
 
 LANES_MIN = 64  # batches for which a round of numpy over one record of each is cheaper than their single steps
 RUN_MIN = 32  # records left in a batch for which looking for a run is worth it; a look costs as much as this many steps

@@ -27,11 +27,11 @@ from barnabas.protocol.record_batch import (
     unpacked_records,
 )
 from barnabas.spark import schema
-from barnabas.spark.binary_columns import constant_text, number_array
-from barnabas.spark.record_fields import PlacedFields
-from barnabas.spark.record_places import Piece
-from barnabas.spark.record_runs import RunFields, find_runs
-from barnabas.spark.varints import Int64s
+from barnabas.spark.arrow.binary_columns import constant_text, number_array
+from barnabas.spark.arrow.record_fields import PlacedFields
+from barnabas.spark.arrow.record_places import Piece
+from barnabas.spark.arrow.record_runs import RunFields, find_runs
+from barnabas.spark.arrow.varints import Int64s
 from barnabas.types import Offset, ProducerId
 
 ROWS_ENOUGH = 20_000  # of one Arrow batch: enough for Spark, and little enough for the caches of a processor

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from barnabas.spark.stream_offsets import decode_place
+from barnabas.spark.reading.stream_offsets import decode_place
 from barnabas.types import TopicPartition
 
 

@@ -59,12 +59,12 @@ class ValueDecoder:
 
     def _decoder(self) -> Callable[[pa.RecordBatch], pa.Array]:
         if self._format == "json":
-            from barnabas.spark import json_values
+            from barnabas.spark.values import json_values
 
             one = json_values.one_by_one(self._type)
             bulk: json_values.Bulk | None = json_values.whole_batches(self._type)
         else:
-            from barnabas.spark import avro_values
+            from barnabas.spark.values import avro_values
 
             one = avro_values.one_by_one(self._schema, self._registry_url)
             bulk = None
@@ -121,14 +121,14 @@ def value_ddl(options: Options) -> str | None:
         return None
     if options["valueFormat"] == "json":
         return json_ddl(options["valueSchema"])
-    from barnabas.spark import avro_values
+    from barnabas.spark.values import avro_values
 
     return avro_values.ddl(avro_schema(options))
 
 
 def avro_schema(options: Options) -> str:
     """The one that was given, or the newest of the topic."""
-    from barnabas.spark import schema_registry
+    from barnabas.spark.values import schema_registry
 
     given: str | None = options["valueSchema"]
     return given or schema_registry.latest_schema(options["schemaRegistryUrl"], options["subscribe"][0])

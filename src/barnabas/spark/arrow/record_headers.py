@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from barnabas.protocol.record_batch import InvalidRecordBatch, read_varint
-from barnabas.spark.binary_columns import binary_array, validity
-from barnabas.spark.varints import Bytes, Int64s, read_varints
+from barnabas.spark.arrow.binary_columns import binary_array, validity
+from barnabas.spark.arrow.varints import Bytes, Int64s, read_varints
 
 ROUND_RECORDS_MIN = 8  # for fewer records a step in Python is cheaper than a round of numpy
 

@@ -21,10 +21,10 @@ from barnabas.client.errors import KafkaError, StaleMetadataError, error_of
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from barnabas.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
-from barnabas.spark.arrow_decoder import AbortedTransaction, BadBatch, RecordDecoder
-from barnabas.spark.brokers import Brokers, is_unknown_topic
+from barnabas.spark.arrow.decoder import AbortedTransaction, BadBatch, RecordDecoder
 from barnabas.spark.connections import Connections, connections
-from barnabas.spark.read_settings import ReadConfig, read_config
+from barnabas.spark.reading.brokers import Brokers, is_unknown_topic
+from barnabas.spark.reading.read_settings import ReadConfig, read_config
 from barnabas.types import BrokerId, Offset, TopicPartition, Uuid
 
 FETCH = "fetch"  # the purpose of the connection: large answers hold back nothing else

@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from barnabas.spark import fetching, scan, selection
-from barnabas.spark.brokers import Brokers
 from barnabas.spark.connections import connections
-from barnabas.spark.fetching import FetchSplit, FetchTask
-from barnabas.spark.offsets import Bounds, Range, batch_points, resolve_batch
 from barnabas.spark.options import COMMITTED, Options
-from barnabas.spark.read_settings import READ_COMMITTED, ReadConfig, read_config
-from barnabas.spark.scan import ScanSplit
-from barnabas.spark.splits import SHARED_BYTES_MAX, gather, split_ranges
-from barnabas.spark.values import ValueDecoder
+from barnabas.spark.reading import fetching, scan, selection
+from barnabas.spark.reading.brokers import Brokers
+from barnabas.spark.reading.fetching import FetchSplit, FetchTask
+from barnabas.spark.reading.offsets import Bounds, Range, batch_points, resolve_batch
+from barnabas.spark.reading.read_settings import READ_COMMITTED, ReadConfig, read_config
+from barnabas.spark.reading.scan import ScanSplit
+from barnabas.spark.reading.splits import SHARED_BYTES_MAX, gather, split_ranges
+from barnabas.spark.values.value_format import ValueDecoder
 from barnabas.spark.workers import settle
 from barnabas.types import Offset, TopicPartition, Uuid
 

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from barnabas.protocol.record_batch import BatchHeader, InvalidRecordBatch, read_varint
 from barnabas.spark import schema
-from barnabas.spark.binary_columns import StridedBytes, strided_binary_array
-from barnabas.spark.record_fields import BatchNumbers
-from barnabas.spark.record_places import Piece
-from barnabas.spark.varints import Int64s
+from barnabas.spark.arrow.binary_columns import StridedBytes, strided_binary_array
+from barnabas.spark.arrow.record_fields import BatchNumbers
+from barnabas.spark.arrow.record_places import Piece
+from barnabas.spark.arrow.varints import Int64s
 
 RUN_RECORDS_MIN = 100  # on average; below, what a run costs is more than what it saves
 RUNS_TRIED_MIN = 4  # before the average counts: the first run of a batch is short

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barnabas.spark.arrow_encoder import UnfitRows
+from barnabas.spark.arrow.encoder import UnfitRows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

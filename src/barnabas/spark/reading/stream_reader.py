@@ -22,15 +22,15 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from barnabas.spark.batch_reader import read_split
 from barnabas.spark.connections import connections
-from barnabas.spark.fetching import lose
-from barnabas.spark.offsets import encode_offsets
 from barnabas.spark.options import Options
-from barnabas.spark.read_settings import read_config
-from barnabas.spark.stream_offsets import Place, decode_place, lag, limit_bytes, limit_records
-from barnabas.spark.stream_view import StreamView
-from barnabas.spark.values import ValueDecoder
+from barnabas.spark.reading.batch_reader import read_split
+from barnabas.spark.reading.fetching import lose
+from barnabas.spark.reading.offsets import encode_offsets
+from barnabas.spark.reading.read_settings import read_config
+from barnabas.spark.reading.stream_offsets import Place, decode_place, lag, limit_bytes, limit_records
+from barnabas.spark.reading.stream_view import StreamView
+from barnabas.spark.values.value_format import ValueDecoder
 from barnabas.types import Offset, TopicPartition
 
 

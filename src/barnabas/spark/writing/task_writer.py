@@ -17,15 +17,15 @@ import pyarrow as pa
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import UnknownTopicError
 from barnabas.errors import ErrorCode
-from barnabas.spark.arrow_encoder import CHUNK_BYTES_MAX, Rows, batch_starts, encode, record_bytes, rows_of, seal
+from barnabas.spark.arrow.encoder import CHUNK_BYTES_MAX, Rows, batch_starts, encode, record_bytes, rows_of, seal
 from barnabas.spark.connections import Connections
-from barnabas.spark.offset_syncs import Run, Segments, extend, runs
-from barnabas.spark.partitioning import Partitioner, Placement, UnknownPartition, topics_of
-from barnabas.spark.sender import BatchSender, Sealed
-from barnabas.spark.write_options import WriteOptions
+from barnabas.spark.writing.offset_syncs import Run, Segments, extend, runs
+from barnabas.spark.writing.partitioning import Partitioner, Placement, UnknownPartition, topics_of
+from barnabas.spark.writing.sender import BatchSender, Sealed
+from barnabas.spark.writing.write_options import WriteOptions
 
 if TYPE_CHECKING:
-    from barnabas.spark.partitioning import Numbers
+    from barnabas.spark.writing.partitioning import Numbers
 
 CHUNK_BYTES = 4 << 20  # enough for full batches of several partitions, and small beside the buffer of the sender
 TOPIC_WAIT_MS = 5_000  # a topic that was just created becomes known within this time

@@ -25,10 +25,10 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from barnabas.protocol.special_numbers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from barnabas.spark import selection
-from barnabas.spark.offsets import Bounds, ByTime
 from barnabas.spark.options import Options
-from barnabas.spark.read_settings import ReadConfig
+from barnabas.spark.reading import selection
+from barnabas.spark.reading.offsets import Bounds, ByTime
+from barnabas.spark.reading.read_settings import ReadConfig
 from barnabas.types import BrokerId, Offset, TopicPartition, Uuid
 
 TOPIC_PATIENCE_MS = 3000  # a topic that was just made may not be known to the broker that is asked

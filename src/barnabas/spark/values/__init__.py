@@ -1,0 +1,1 @@
+"""What is inside of a record's value: JSON or Avro, decoded into typed columns."""
