@@ -32,7 +32,7 @@ from barnabas.protocol.record_batch import Record, encode_batch
 from barnabas.runtime.frame_reader import FrameBuffers
 from barnabas.runtime.system import system_runtime
 from barnabas.runtime.system.disk import SystemDisk
-from barnabas.server.log_cleaner import cleanable_part
+from barnabas.server.replicas.log_cleaner import cleanable_part
 
 BATCH_RECORDS = 500
 VALUE = b"v" * 80

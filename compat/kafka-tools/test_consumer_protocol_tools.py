@@ -155,7 +155,7 @@ def play(broker: BrokerProcess | ApacheKafka, group: str, topic: str) -> None:
 
 def dumped(broker: BrokerProcess | ApacheKafka, group: str) -> list[Any]:
     """Keys and values of a group as Kafka's own decoder of `__consumer_offsets` gives them."""
-    from barnabas.server.coordinator import java_hash
+    from barnabas.server.coordinators.coordinator import java_hash
 
     partition = java_hash(group) % OFFSETS_PARTITIONS
     log = broker.node_directory / f"__consumer_offsets-{partition}" / "00000000000000000000.log"

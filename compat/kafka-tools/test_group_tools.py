@@ -14,7 +14,7 @@ from apache_kafka import ApacheKafka, run_tool
 from broker_process import BrokerProcess, wait_until
 from wire import Wire, create_topic, fetch, leaders
 
-from barnabas.server.coordinator import java_hash
+from barnabas.server.coordinators.coordinator import java_hash
 
 PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"

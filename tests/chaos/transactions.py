@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from nodes import Nodes
 from places import Loopback
 
-from barnabas.server.coordinator import java_hash
+from barnabas.server.coordinators.coordinator import java_hash
 
 SOURCE, OUTPUT = "source", "copy"
 RECORDS = 12_000

@@ -14,7 +14,7 @@ from wire import Wire, create_topic, fetch, whole_records
 from barnabas.errors import ErrorCode as E
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from barnabas.server.coordinator import java_hash
+from barnabas.server.coordinators.coordinator import java_hash
 
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 PARTITIONS = 50

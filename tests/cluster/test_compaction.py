@@ -11,7 +11,7 @@ from barnabas.errors import ErrorCode
 from barnabas.log.checkpoint import CLEANER_OFFSET_FILE_NAME
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch import Record, decode_records, encode_batch, read_header
-from barnabas.server.partition import Partition
+from barnabas.server.replicas.partition import Partition
 
 EAGER = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.0", "delete_retention_ms": "0"}
 

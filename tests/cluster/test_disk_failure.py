@@ -12,7 +12,7 @@ from cluster import WAIT_SECONDS_MAX, Cluster, run, until
 
 from barnabas.errors import ErrorCode
 from barnabas.log.log import Log
-from barnabas.server.log_directory import DirectoryFailed
+from barnabas.server.replicas.log_directory import DirectoryFailed
 
 
 @contextmanager

@@ -23,8 +23,8 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from barnabas.protocol.record_batch import Record, encode_batch
-from barnabas.server import transaction_membership
-from barnabas.server.transaction_membership import Membership
+from barnabas.server.coordinators import transaction_membership
+from barnabas.server.coordinators.transaction_membership import Membership
 
 ALONE = {
     **SETTINGS,

@@ -15,9 +15,9 @@ from barnabas.errors import ErrorCode
 from barnabas.log import recovery
 from barnabas.log.append import AppendInfo
 from barnabas.log.producer_state import ProducerStates
-from barnabas.server.log_directory import LogDirectory
-from barnabas.server.metadata_log import MetadataLog
-from barnabas.server.partition import Partition
+from barnabas.server.quorum.metadata_log import MetadataLog
+from barnabas.server.replicas.log_directory import LogDirectory
+from barnabas.server.replicas.partition import Partition
 from barnabas.simulation.run import Options, Result, run_seed
 
 SEEDS_MAX = 40

@@ -14,8 +14,8 @@ from barnabas.controller.partition_change import PartitionChange
 from barnabas.log.checkpoint import QUORUM_STATE_FILE_NAME
 from barnabas.replication.leader import LeaderState
 from barnabas.runtime.interfaces import Buffer
-from barnabas.server.metadata_log import MetadataLog
-from barnabas.server.partition import Partition
+from barnabas.server.quorum.metadata_log import MetadataLog
+from barnabas.server.replicas.partition import Partition
 from barnabas.simulation.character import Character
 from barnabas.simulation.disk import SimulatedDisk
 from barnabas.simulation.run import LIVENESS, Options, Result, run_seed

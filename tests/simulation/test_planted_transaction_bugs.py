@@ -22,10 +22,10 @@ from barnabas.log.offset_map import OffsetMap
 from barnabas.log.transaction_index import AbortedTransaction
 from barnabas.protocol.checksum import Buffer
 from barnabas.protocol.record_batch import BatchHeader
-from barnabas.server import transaction_markers, transactional_produce
-from barnabas.server.coordinator_shard import CoordinatorShard, ShardState, give_all
-from barnabas.server.transaction_markers import MarkerSender
-from barnabas.server.transaction_shard import LedTransactions
+from barnabas.server.coordinators import transaction_markers, transactional_produce
+from barnabas.server.coordinators.coordinator_shard import CoordinatorShard, ShardState, give_all
+from barnabas.server.coordinators.transaction_markers import MarkerSender
+from barnabas.server.coordinators.transaction_shard import LedTransactions
 from barnabas.simulation import run
 from barnabas.simulation.character import Character
 from barnabas.simulation.checker import Checker

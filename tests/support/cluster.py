@@ -29,7 +29,7 @@ from barnabas.runtime.frame_reader import FrameBuffers
 from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.runtime.system import system_runtime
 from barnabas.server.broker import Broker
-from barnabas.server.partition import Partition
+from barnabas.server.replicas.partition import Partition
 
 WAIT_SECONDS_MAX = 60.0
 SCENARIO_SECONDS_MAX = 240.0

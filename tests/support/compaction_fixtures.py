@@ -10,7 +10,7 @@ from barnabas.log.log import Log
 from barnabas.protocol.control_records import decode_transaction_marker
 from barnabas.protocol.record_batch import Record, decode_records
 from barnabas.runtime.interfaces import Disk
-from barnabas.server.log_cleaner import cleanable_part
+from barnabas.server.replicas.log_cleaner import cleanable_part
 
 BUFFERS = Buffers(map_bytes=1 << 20, map_load_factor=0.9, io_bytes=300)
 

@@ -23,7 +23,7 @@ from barnabas.protocol.messages.broker_registration import (
     Listener,
 )
 from barnabas.runtime.interfaces import Disk, Runtime
-from barnabas.server.controller_service import ControllerService
+from barnabas.server.controller.controller_service import ControllerService
 from barnabas.types import Offset
 
 T = TypeVar("T")

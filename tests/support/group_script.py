@@ -55,7 +55,7 @@ from barnabas.protocol.messages.offset_delete import (
 )
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from barnabas.server.coordinator_errors import told_as
+from barnabas.server.coordinators.coordinator_errors import told_as
 
 WALL_MS = 1_000_000_000_000
 GROUP = "g"

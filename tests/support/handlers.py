@@ -17,11 +17,11 @@ from barnabas.protocol.record_batch import Record, encode_batch
 from barnabas.runtime.interfaces import Address
 from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.server.context import ListenerKind, RequestContext
-from barnabas.server.controller_channel import ControllerChannel
-from barnabas.server.partition import Partition
+from barnabas.server.controller.controller_channel import ControllerChannel
+from barnabas.server.coordinators.producer_ids import ProducerIds
+from barnabas.server.coordinators.transaction_coordinator import TransactionCoordinator
 from barnabas.server.peers import Peers
-from barnabas.server.producer_ids import ProducerIds
-from barnabas.server.transaction_coordinator import TransactionCoordinator
+from barnabas.server.replicas.partition import Partition
 from barnabas.types import TopicPartition
 
 

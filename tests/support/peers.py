@@ -1,6 +1,6 @@
 """A cluster as one partition sees it, for tests that have no other brokers."""
 
-from barnabas.server.partition import Partition
+from barnabas.server.replicas.partition import Partition
 from barnabas.types import BrokerId
 
 

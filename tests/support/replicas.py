@@ -14,7 +14,7 @@ from barnabas.log.log import Log
 from barnabas.metadata.image import PartitionImage
 from barnabas.protocol.record_batch import Record, encode_batch
 from barnabas.runtime.memory_disk import MemoryDisk
-from barnabas.server.partition import Partition
+from barnabas.server.replicas.partition import Partition
 from barnabas.types import TopicPartition
 
 

@@ -35,7 +35,7 @@ from barnabas.metadata.image import PartitionImage
 from barnabas.protocol.record_batch import Record, encode_batch
 from barnabas.replication.follower import Action, EpochEnd, next_step
 from barnabas.runtime.memory_disk import MemoryDisk
-from barnabas.server.partition import Partition
+from barnabas.server.replicas.partition import Partition
 from barnabas.types import TopicPartition
 
 SIZE_BYTES_MAX = 1 << 20

@@ -32,7 +32,7 @@ from barnabas.coordination.records import CoordinatorRecord, encode
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.server.coordinator_errors import told_as
+from barnabas.server.coordinators.coordinator_errors import told_as
 from barnabas.transactions.markers import Markers
 from barnabas.transactions.settings import TransactionSettings
 from barnabas.transactions.shard import Surroundings, TransactionShard

@@ -24,7 +24,7 @@ from barnabas.log.checkpoint import META_PROPERTIES_FILE_NAME, CheckpointError, 
 from barnabas.metadata.topic_names import METADATA_TOPIC
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
-from barnabas.server.log_directory import LOCK_FILE_NAME
+from barnabas.server.replicas.log_directory import LOCK_FILE_NAME
 
 OK, WARNING, WRONG = "ok", "warning", "wrong"
 DESCRIPTORS_MIN = 4096  # each partition may need a few, each connection one

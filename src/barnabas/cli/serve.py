@@ -19,8 +19,8 @@ from barnabas.log.checkpoint import CheckpointError
 from barnabas.runtime.interfaces import Disk
 from barnabas.runtime.system.event_loop import new_event_loop
 from barnabas.server.broker import Broker
-from barnabas.server.log_directory import DirectoryFailed, DirectoryInUse, DirectoryMismatch
-from barnabas.server.metadata_log import MetadataUnavailable
+from barnabas.server.quorum.metadata_log import MetadataUnavailable
+from barnabas.server.replicas.log_directory import DirectoryFailed, DirectoryInUse, DirectoryMismatch
 
 logger = logging.getLogger(__name__)
 

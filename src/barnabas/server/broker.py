@@ -17,28 +17,28 @@ from barnabas.metadata.image import EMPTY, Endpoint, MetadataImage, ResourceType
 from barnabas.replication.fetch_session import FetchSessions
 from barnabas.replication.throttle import Throttle
 from barnabas.runtime.interfaces import Address, Runtime
-from barnabas.server import quorum_setup
 from barnabas.server.acceptor import Acceptor, Limits
-from barnabas.server.alter_partition import PURPOSE as ALTER_PARTITION_PURPOSE
-from barnabas.server.alter_partition import InSyncChanges
 from barnabas.server.broker_lifecycle import BrokerLifecycle
 from barnabas.server.context import ListenerKind, RequestContext
-from barnabas.server.controller_channel import ControllerChannel
-from barnabas.server.controller_registrant import ControllerRegistrant
-from barnabas.server.controller_service import ControllerService
+from barnabas.server.controller.controller_channel import ControllerChannel
+from barnabas.server.controller.controller_registrant import ControllerRegistrant
+from barnabas.server.controller.controller_service import ControllerService
+from barnabas.server.controller.leader_elections import LeaderElections
+from barnabas.server.coordinators.group_coordinator import GroupCoordinator
+from barnabas.server.coordinators.producer_ids import ProducerIds
+from barnabas.server.coordinators.transaction_coordinator import TransactionCoordinator
 from barnabas.server.dispatch import Around, Dispatcher
-from barnabas.server.fetcher import Fetchers
-from barnabas.server.group_coordinator import GroupCoordinator
-from barnabas.server.leader_elections import LeaderElections
-from barnabas.server.log_cleaner import LogCleaner
-from barnabas.server.log_directory import LogDirectory
-from barnabas.server.maintenance import Maintenance
-from barnabas.server.partitions import Partitions
 from barnabas.server.peers import Peers
-from barnabas.server.producer_ids import ProducerIds
-from barnabas.server.replica_fetch import ReplicaSessions
+from barnabas.server.quorum import quorum_setup
+from barnabas.server.replicas.alter_partition import PURPOSE as ALTER_PARTITION_PURPOSE
+from barnabas.server.replicas.alter_partition import InSyncChanges
+from barnabas.server.replicas.fetcher import Fetchers
+from barnabas.server.replicas.log_cleaner import LogCleaner
+from barnabas.server.replicas.log_directory import LogDirectory
+from barnabas.server.replicas.maintenance import Maintenance
+from barnabas.server.replicas.partitions import Partitions
+from barnabas.server.replicas.replica_fetch import ReplicaSessions
 from barnabas.server.telemetry import ClientTelemetry
-from barnabas.server.transaction_coordinator import TransactionCoordinator
 from barnabas.types import BrokerId
 
 logger = logging.getLogger(__name__)

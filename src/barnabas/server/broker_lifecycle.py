@@ -19,7 +19,7 @@ from barnabas.metadata.ids import new_uuid
 from barnabas.metadata.image import Endpoint, MetadataImage
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from barnabas.server.metadata_log import MetadataUnavailable
+from barnabas.server.quorum.metadata_log import MetadataUnavailable
 from barnabas.types import Uuid
 
 if TYPE_CHECKING:

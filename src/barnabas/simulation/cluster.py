@@ -13,7 +13,7 @@ from random import Random
 
 from barnabas.config.broker import BrokerConfig
 from barnabas.server.broker import Broker
-from barnabas.server.metadata_log import DIRECTORY_NAME
+from barnabas.server.quorum.metadata_log import DIRECTORY_NAME
 from barnabas.simulation.disk import DiskFault, SimulatedDisk, Survival
 from barnabas.simulation.loop import Process, VirtualClock, VirtualLoop
 from barnabas.simulation.network import SimulatedNetwork

@@ -21,7 +21,7 @@ from barnabas.types import BrokerId, Offset
 if TYPE_CHECKING:
     from barnabas.log.log import Log
     from barnabas.metadata.image import MetadataImage
-    from barnabas.server.partition import Partition
+    from barnabas.server.replicas.partition import Partition
     from barnabas.simulation.cluster import SimulatedCluster, SimulatedNode
 
 READ_BYTES = 1 << 20  # of a log at a time

@@ -239,7 +239,7 @@ class Refusal(NamedTuple):
     def _fetch(self, broker: Broker, context: RequestContext, request: Any) -> Answer:
         """Every partition of the session is told, though it has nothing new."""
         from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchResponse
-        from barnabas.server.fetch_answers import fetch_failed
+        from barnabas.server.replicas.fetch_answers import fetch_failed
 
         request.max_wait_ms = 0
         response = self.handle(broker, context, request)

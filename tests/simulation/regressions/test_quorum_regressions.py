@@ -8,8 +8,8 @@ from scenario import Scenario
 from barnabas.client.connection import ConnectionLost
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from barnabas.server.partition import Partition
 from barnabas.server.peers import CONNECT_TIMEOUT_MS
+from barnabas.server.replicas.partition import Partition
 from barnabas.simulation.cluster import SimulatedNode
 from barnabas.simulation.disk import Survival
 

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.cli import serve
 from barnabas.config.broker import BrokerConfig
-from barnabas.server.log_directory import DirectoryFailed
+from barnabas.server.replicas.log_directory import DirectoryFailed
 
 
 class FailingBroker:

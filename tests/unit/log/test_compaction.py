@@ -10,7 +10,7 @@ from barnabas.log.compaction import SegmentSize, first_dirty_offset, group_segme
 from barnabas.log.log import Log
 from barnabas.protocol.record_batch import Record, encode_batch
 from barnabas.runtime.memory_disk import MemoryDisk
-from barnabas.server.log_cleaner import cleanable_part
+from barnabas.server.replicas.log_cleaner import cleanable_part
 
 
 def new_log(disk: MemoryDisk, **settings: object) -> Log:

@@ -24,8 +24,8 @@ from barnabas.protocol.messages.topic_record import TopicRecord
 from barnabas.protocol.metadata_records import decode_record
 from barnabas.protocol.record_batch import BatchHeader, decode_records, read_header
 from barnabas.runtime.memory_disk import MemoryDisk
-from barnabas.server.controller_service import INHERITED_RECORDS_MIN
-from barnabas.server.metadata_log import MetadataLog, MetadataUnavailable
+from barnabas.server.controller.controller_service import INHERITED_RECORDS_MIN
+from barnabas.server.quorum.metadata_log import MetadataLog, MetadataUnavailable
 from barnabas.simulation.disk import SimulatedDisk, Survival
 
 LOG = f"{DIRECTORY}/__cluster_metadata-0/00000000000000000000.log"

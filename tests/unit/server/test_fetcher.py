@@ -17,8 +17,8 @@ from barnabas.protocol.messages.fetch import (
     PartitionData,
 )
 from barnabas.replication.throttle import Throttle
-from barnabas.server.fetcher import HOLD_MS_MAX, REST_MS_MIN, Fetcher
-from barnabas.server.partition import Partition
+from barnabas.server.replicas.fetcher import HOLD_MS_MAX, REST_MS_MIN, Fetcher
+from barnabas.server.replicas.partition import Partition
 
 TOPIC = b"t" * 16
 LEADER, SELF = 2, 1

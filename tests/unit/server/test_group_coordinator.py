@@ -13,9 +13,9 @@ from barnabas.protocol.messages.join_group import JoinGroupRequest
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest
 from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest
 from barnabas.protocol.messages.sync_group import SyncGroupRequest
-from barnabas.server.coordinator import java_hash
-from barnabas.server.group_client import java_address
-from barnabas.server.group_coordinator import GroupCoordinator
+from barnabas.server.coordinators.coordinator import java_hash
+from barnabas.server.coordinators.group_client import java_address
+from barnabas.server.coordinators.group_coordinator import GroupCoordinator
 from barnabas.server.handlers import heartbeat, join_group, leave_group, offset_delete, sync_group
 
 if TYPE_CHECKING:

@@ -39,9 +39,9 @@ from barnabas.protocol.record_batch import Record, encode_batch, read_header, re
 from barnabas.protocol.record_filter import empty_batch
 from barnabas.runtime.interfaces import Runtime
 from barnabas.runtime.memory_disk import MemoryDisk
-from barnabas.server import coordinator_shard
-from barnabas.server.group_shard import LedShard, ShardState
-from barnabas.server.partition import Partition
+from barnabas.server.coordinators import coordinator_shard
+from barnabas.server.coordinators.group_shard import LedShard, ShardState
+from barnabas.server.replicas.partition import Partition
 from barnabas.types import TopicPartition
 
 CALLER = Client(9, "test", "/127.0.0.1")

@@ -14,8 +14,8 @@ from barnabas.protocol.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from barnabas.server.alter_partition import RETRY_MS, InSyncChanges
-from barnabas.server.partition import Partition
+from barnabas.server.replicas.alter_partition import RETRY_MS, InSyncChanges
+from barnabas.server.replicas.partition import Partition
 
 
 class Bench:

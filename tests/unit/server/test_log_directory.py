@@ -13,7 +13,7 @@ from barnabas.log.log import Log
 from barnabas.runtime.interfaces import Runtime
 from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.runtime.system import system_runtime
-from barnabas.server.log_directory import DirectoryMismatch, LogDirectory
+from barnabas.server.replicas.log_directory import DirectoryMismatch, LogDirectory
 from barnabas.types import TopicPartition
 
 PATH = "/data"

@@ -13,7 +13,7 @@ from barnabas.metadata.image import MetadataImage
 from barnabas.protocol.messages.partition_record import PartitionRecord
 from barnabas.protocol.messages.topic_record import TopicRecord
 from barnabas.runtime.memory_disk import MemoryDisk
-from barnabas.server.metadata_log import MetadataUnavailable
+from barnabas.server.quorum.metadata_log import MetadataUnavailable
 
 LOG = f"{DIRECTORY}/__cluster_metadata-0"
 SMALL = {"metadata.log.max.record.bytes.between.snapshots": "2000"}

@@ -12,9 +12,9 @@ from replicas import ManualClock, batch, image, partition, settled
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from barnabas.replication.throttle import Throttle
-from barnabas.server import replica_fetch
-from barnabas.server.partition import Partition
-from barnabas.server.replica_fetch import WATERMARK_NEWS_MS, ReplicaSessions
+from barnabas.server.replicas import replica_fetch
+from barnabas.server.replicas.partition import Partition
+from barnabas.server.replicas.replica_fetch import WATERMARK_NEWS_MS, ReplicaSessions
 
 TOPIC = b"t" * 16
 VERSION = 18

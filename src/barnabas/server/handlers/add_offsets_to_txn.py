@@ -14,7 +14,7 @@ from barnabas.metadata.topic_names import OFFSETS_TOPIC
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from barnabas.server import auto_create
 from barnabas.server.context import RequestContext
-from barnabas.server.transaction_errors import told_to_client
+from barnabas.server.coordinators.transaction_errors import told_to_client
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTransaction,
 )
-from barnabas.server import transaction_membership
 from barnabas.server.context import RequestContext
-from barnabas.server.transaction_errors import told_to_client
+from barnabas.server.coordinators import transaction_membership
+from barnabas.server.coordinators.transaction_errors import told_to_client
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:

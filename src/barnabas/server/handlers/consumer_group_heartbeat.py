@@ -14,7 +14,7 @@ from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from barnabas.server.context import RequestContext
-from barnabas.server.group_client import client_of
+from barnabas.server.coordinators.group_client import client_of
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

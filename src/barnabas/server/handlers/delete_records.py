@@ -22,10 +22,10 @@ from barnabas.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from barnabas.runtime.interfaces import Clock
-from barnabas.server import leader_hints
-from barnabas.server.commit_wait import Commit
 from barnabas.server.context import RequestContext
-from barnabas.server.partition import Partition
+from barnabas.server.replicas import leader_hints
+from barnabas.server.replicas.commit_wait import Commit
+from barnabas.server.replicas.partition import Partition
 from barnabas.types import NO_LEADER_EPOCH, Offset
 
 if TYPE_CHECKING:

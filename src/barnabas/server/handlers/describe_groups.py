@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.server.context import RequestContext
-from barnabas.server.group_client import client_of
+from barnabas.server.coordinators.group_client import client_of
 from barnabas.server.operations import GROUP_OPERATIONS
 
 if TYPE_CHECKING:

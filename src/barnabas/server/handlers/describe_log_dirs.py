@@ -20,7 +20,7 @@ from barnabas.server.context import RequestContext
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
-    from barnabas.server.partition import Partition
+    from barnabas.server.replicas.partition import Partition
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:

@@ -12,9 +12,9 @@ from barnabas.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from barnabas.server import leader_hints
 from barnabas.server.context import RequestContext
-from barnabas.server.partition import Partition
+from barnabas.server.replicas import leader_hints
+from barnabas.server.replicas.partition import Partition
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

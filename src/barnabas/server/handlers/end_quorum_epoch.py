@@ -13,8 +13,8 @@ from barnabas.protocol.messages.end_quorum_epoch import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from barnabas.server import quorum_messages
 from barnabas.server.context import RequestContext
+from barnabas.server.quorum import quorum_messages
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from barnabas.server.context import RequestContext
-from barnabas.server.transaction_errors import told_to_client
+from barnabas.server.coordinators.transaction_errors import told_to_client
 from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:

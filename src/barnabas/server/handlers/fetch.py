@@ -20,12 +20,13 @@ from barnabas.protocol.messages.fetch import (
 )
 from barnabas.protocol.special_numbers import READ_COMMITTED
 from barnabas.replication.fetch_session import FetchContext, FetchPartition
-from barnabas.server import leader_hints, quorum_fetch, read_replica, replica_fetch
 from barnabas.server.context import ListenerKind, RequestContext
-from barnabas.server.fetch_answers import fetch_failed
-from barnabas.server.fetch_wait import FetchWait
-from barnabas.server.leader_hints import LeaderHints
-from barnabas.server.partition import Partition
+from barnabas.server.quorum import quorum_fetch
+from barnabas.server.replicas import leader_hints, read_replica, replica_fetch
+from barnabas.server.replicas.fetch_answers import fetch_failed
+from barnabas.server.replicas.fetch_wait import FetchWait
+from barnabas.server.replicas.leader_hints import LeaderHints
+from barnabas.server.replicas.partition import Partition
 from barnabas.types import Offset
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from barnabas.protocol.messages.fetch_snapshot import (
     ResponsePartitionSnapshot,
     ResponseTopicSnapshot,
 )
-from barnabas.server import quorum_messages
 from barnabas.server.context import RequestContext
+from barnabas.server.quorum import quorum_messages
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

@@ -12,7 +12,7 @@ from barnabas.errors import ErrorCode
 from barnabas.groups.classic_state import join_failed
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from barnabas.server.context import RequestContext
-from barnabas.server.group_client import client_of
+from barnabas.server.coordinators.group_client import client_of
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

@@ -27,9 +27,9 @@ from barnabas.protocol.special_numbers import (
     MAX_TIMESTAMP,
     READ_COMMITTED,
 )
-from barnabas.server import leader_hints
 from barnabas.server.context import RequestContext
-from barnabas.server.partition import Partition
+from barnabas.server.replicas import leader_hints
+from barnabas.server.replicas.partition import Partition
 from barnabas.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP_MS, Offset
 
 if TYPE_CHECKING:

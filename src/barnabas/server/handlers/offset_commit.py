@@ -19,7 +19,7 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from barnabas.server.context import RequestContext
-from barnabas.server.group_client import client_of
+from barnabas.server.coordinators.group_client import client_of
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

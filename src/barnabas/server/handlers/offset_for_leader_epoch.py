@@ -14,9 +14,9 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from barnabas.server import leader_hints
 from barnabas.server.context import RequestContext
-from barnabas.server.partition import Partition
+from barnabas.server.replicas import leader_hints
+from barnabas.server.replicas.partition import Partition
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker

@@ -1,6 +1,6 @@
 """Produce, versions 3 to 13.
 
-Batches of a transaction are written only where its coordinator confirms it (`server.transactional_produce`).
+Batches of a transaction are written only where its coordinator confirms it (`coordinators.transactional_produce`).
 Record batches are appended as they came: the broker checks the CRC and the sequence, writes base offset and leader
 epoch into the header, and never looks at a record. acks=0 gets no answer; an error then closes the connection, as
 Kafka does, so that the client notices and refreshes its metadata.
@@ -25,14 +25,14 @@ from barnabas.protocol.messages.produce import (
 )
 from barnabas.protocol.primitives import new
 from barnabas.protocol.record_batch import HEADER_BYTES, TRANSACTIONAL_BIT
-from barnabas.server import leader_hints
-from barnabas.server.commit_wait import Commit, CommitWait
 from barnabas.server.context import CloseConnection, RequestContext
+from barnabas.server.replicas import leader_hints
+from barnabas.server.replicas.commit_wait import Commit, CommitWait
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
-    from barnabas.server.partition import Partition
+    from barnabas.server.replicas.partition import Partition
 
 TOPIC_ID_VERSION = 13
 ADMIN_CLIENT_ID = "__admin_client"  # the only name under which Kafka lets a client write to internal topics
@@ -49,7 +49,7 @@ def handle(
 ) -> ProduceResponse | Awaitable[ProduceResponse] | Awaitable[ProduceResponse | None] | None:
     if request.transactional_id is None:
         return write(broker, context, request)
-    from barnabas.server import transactional_produce
+    from barnabas.server.coordinators import transactional_produce
 
     refused = transactional_produce.check(broker, request, context.api_version)
     if isinstance(refused, Mapping):

@@ -23,18 +23,18 @@ from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from barnabas.server import transaction_membership
 from barnabas.server.context import RequestContext
-from barnabas.server.group_client import client_of
-from barnabas.server.transaction_errors import told_to_writer
-from barnabas.server.transaction_membership import Errors, Membership
-from barnabas.server.verification import has_begun
+from barnabas.server.coordinators import transaction_membership
+from barnabas.server.coordinators.group_client import client_of
+from barnabas.server.coordinators.transaction_errors import told_to_writer
+from barnabas.server.coordinators.transaction_membership import Errors, Membership
+from barnabas.server.replicas.verification import has_begun
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
-    from barnabas.server.partition import Partition
-    from barnabas.server.verification import Guard
+    from barnabas.server.replicas.partition import Partition
+    from barnabas.server.replicas.verification import Guard
 
 ABORTABLE_SINCE_VERSION = 4
 ADDS_SINCE_VERSION = 5

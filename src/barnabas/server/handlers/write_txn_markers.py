@@ -15,9 +15,9 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from barnabas.server import marker_log
-from barnabas.server.commit_wait import Commit
 from barnabas.server.context import RequestContext
+from barnabas.server.coordinators import marker_log
+from barnabas.server.replicas.commit_wait import Commit
 from barnabas.types import TopicPartition
 
 if TYPE_CHECKING:

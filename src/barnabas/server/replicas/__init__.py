@@ -1,0 +1,1 @@
+"""Partitions on this broker: led or followed, waited for, cleaned and kept on disk."""
