@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from barnabas.client.fetched_records import FetchedRecords
+from barnabas.client.consuming.fetched_records import FetchedRecords
 from barnabas.protocol.record_batch import Record, encode_batch
 from barnabas.types import TopicPartition
 

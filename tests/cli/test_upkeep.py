@@ -12,7 +12,7 @@ from broker_process import BrokerProcess
 from transaction_wire import leave_hanging
 from wire import Wire
 
-from barnabas.client.producer import Producer
+from barnabas.client.producing.producer import Producer
 
 Run = Callable[..., Any]
 Name = Callable[..., str]

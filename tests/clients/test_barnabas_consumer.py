@@ -22,7 +22,9 @@ from group_consumers import GroupConsumer
 from barnabas.client import synchronous
 from barnabas.client.admin import Admin
 from barnabas.client.admin.topics import NewTopic
-from barnabas.client.consumer import Consumer
+from barnabas.client.consuming.consumer import Consumer
+from barnabas.client.consuming.rebalance import ConsumerRebalanceListener
+from barnabas.client.consuming.record_decoder import ConsumerRecord
 from barnabas.client.errors import (
     BrokersUnreachableError,
     ClientClosedError,
@@ -33,9 +35,7 @@ from barnabas.client.errors import (
     OffsetOutOfRangeError,
 )
 from barnabas.client.offsets import OffsetAndMetadata
-from barnabas.client.producer import Producer
-from barnabas.client.rebalance import ConsumerRebalanceListener
-from barnabas.client.record_decoder import ConsumerRecord
+from barnabas.client.producing.producer import Producer
 from barnabas.config.validation import ConfigError
 from barnabas.types import TopicPartition
 

@@ -19,9 +19,9 @@ from confluent_io import DELIVERY_SECONDS_MAX, create_topic, deliver, open_consu
 from barnabas.client import synchronous
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import BrokersUnreachableError, ClientClosedError, KafkaTimeoutError, ProducerFencedError
-from barnabas.client.producer import Producer
+from barnabas.client.producing.producer import Producer
+from barnabas.client.producing.transaction import end_transaction
 from barnabas.client.settings import AdminConfig
-from barnabas.client.transaction import end_transaction
 from barnabas.types import TopicPartition
 
 _numbers = itertools.count(1)

@@ -8,7 +8,7 @@ import pytest
 from cluster import Cluster, run, until
 from own_client import servers
 
-from barnabas.client.consumer import Consumer
+from barnabas.client.consuming.consumer import Consumer
 from barnabas.client.errors import OffsetOutOfRangeError
 from barnabas.client.offsets import OffsetAndMetadata
 from barnabas.types import TopicPartition

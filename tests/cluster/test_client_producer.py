@@ -9,7 +9,6 @@ import pytest
 from cluster import REQUEST_MS_MAX, WAIT_SECONDS_MAX, Cluster, free_ports, run, until
 from own_client import ALONE, servers
 
-from barnabas.client.accumulator import Identity
 from barnabas.client.cluster import Cluster as ClientCluster
 from barnabas.client.errors import (
     AuthenticationError,
@@ -22,8 +21,9 @@ from barnabas.client.errors import (
     RecordTooLargeError,
     UnknownTopicError,
 )
-from barnabas.client.outcomes import RecordMetadata
-from barnabas.client.producer import Producer
+from barnabas.client.producing.accumulator import Identity
+from barnabas.client.producing.outcomes import RecordMetadata
+from barnabas.client.producing.producer import Producer
 from barnabas.config.validation import ConfigError
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic

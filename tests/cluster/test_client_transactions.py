@@ -9,7 +9,6 @@ import pytest
 from cluster import Cluster, run, until
 from own_client import ALONE, servers
 
-from barnabas.client.accumulator import Identity
 from barnabas.client.cluster import Cluster as ClientCluster
 from barnabas.client.errors import (
     IllegalStateError,
@@ -19,9 +18,10 @@ from barnabas.client.errors import (
     TransactionAbortableError,
 )
 from barnabas.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from barnabas.client.producer import Producer
+from barnabas.client.producing.accumulator import Identity
+from barnabas.client.producing.producer import Producer
+from barnabas.client.producing.transaction import OpenTransaction, end_transaction
 from barnabas.client.settings import AdminConfig
-from barnabas.client.transaction import OpenTransaction, end_transaction
 from barnabas.errors import ErrorCode
 from barnabas.protocol.control_records import ControlRecordKind, decode_control_key
 from barnabas.protocol.messages.offset_fetch import (

@@ -6,8 +6,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from barnabas.client.fetched_records import FetchedRecords, columns_of
-from barnabas.client.record_decoder import CREATE_TIME, LOG_APPEND_TIME, ConsumerBatch, ConsumerRecord, stretches
+from barnabas.client.consuming.fetched_records import FetchedRecords, columns_of
+from barnabas.client.consuming.record_decoder import (
+    CREATE_TIME,
+    LOG_APPEND_TIME,
+    ConsumerBatch,
+    ConsumerRecord,
+    stretches,
+)
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.record_batch import InvalidRecordBatch, Record, decode_records, encode_batch, read_header
 from barnabas.types import TopicPartition

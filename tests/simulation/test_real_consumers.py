@@ -17,11 +17,11 @@ from fresh_seeds import fresh_seed
 
 from barnabas.client.admin import Admin
 from barnabas.client.admin.topics import NewTopic
-from barnabas.client.consumer import Consumer
+from barnabas.client.consuming.consumer import Consumer
+from barnabas.client.consuming.rebalance import ConsumerRebalanceListener
+from barnabas.client.consuming.record_decoder import ConsumerRecord
 from barnabas.client.errors import CommitFailedError, KafkaError
-from barnabas.client.producer import Producer
-from barnabas.client.rebalance import ConsumerRebalanceListener
-from barnabas.client.record_decoder import ConsumerRecord
+from barnabas.client.producing.producer import Producer
 from barnabas.types import TopicPartition
 
 TOPIC = "letters"

@@ -8,11 +8,11 @@ from random import Random
 import pytest
 from fresh_seeds import fresh_seed
 
-from barnabas.client.accumulator import Accumulator
-from barnabas.client.accumulator import Batch as AccumulatedBatch
 from barnabas.client.errors import KafkaError
-from barnabas.client.outcomes import RecordFuture
-from barnabas.client.producer import Producer
+from barnabas.client.producing.accumulator import Accumulator
+from barnabas.client.producing.accumulator import Batch as AccumulatedBatch
+from barnabas.client.producing.outcomes import RecordFuture
+from barnabas.client.producing.producer import Producer
 from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.simulation.checker import Violation
 from barnabas.simulation.history import Batch, PartitionId, ProduceAcknowledged, ProduceAsked, ProduceGivenUp, stamped

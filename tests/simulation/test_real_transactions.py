@@ -17,9 +17,9 @@ from fresh_seeds import fresh_seed
 
 from barnabas.client.admin import Admin
 from barnabas.client.admin.topics import NewTopic
-from barnabas.client.consumer import Consumer
+from barnabas.client.consuming.consumer import Consumer
 from barnabas.client.errors import KafkaError
-from barnabas.client.producer import Producer
+from barnabas.client.producing.producer import Producer
 from barnabas.types import TopicPartition
 
 SOURCE, COPY = "source", "copy"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.cluster import Cluster
-from barnabas.client.transaction import OpenTransaction
+from barnabas.client.producing.transaction import OpenTransaction
 from barnabas.spark.source import BarnabasSource
 from barnabas.spark.writing import transactional_requests
 from barnabas.spark.writing.exactly_once import ExactlyOnce

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from barnabas.cli.moments import moment_before_ms, moment_ms
-from barnabas.client.consumer import Consumer
+from barnabas.client.consuming.consumer import Consumer
 from barnabas.types import Offset, TopicPartition
 
 WORDS = {"beginning": "beginning", "earliest": "beginning", "end": "end", "latest": "end"}

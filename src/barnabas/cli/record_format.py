@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from barnabas.cli import output
 from barnabas.cli.moments import iso
-from barnabas.client.record_decoder import ConsumerRecord
+from barnabas.client.consuming.record_decoder import ConsumerRecord
 
 DEFAULT = "%v\\n"
 Piece = Callable[[ConsumerRecord], bytes]

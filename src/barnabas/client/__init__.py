@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from barnabas.client import errors as errors
     from barnabas.client.admin import Admin as Admin
-    from barnabas.client.consumer import Consumer as Consumer
+    from barnabas.client.consuming.consumer import Consumer as Consumer
+    from barnabas.client.consuming.rebalance import ConsumerRebalanceListener as ConsumerRebalanceListener
+    from barnabas.client.consuming.record_decoder import ConsumerBatch as ConsumerBatch
+    from barnabas.client.consuming.record_decoder import ConsumerRecord as ConsumerRecord
     from barnabas.client.offsets import ConsumerGroupMetadata as ConsumerGroupMetadata
     from barnabas.client.offsets import OffsetAndMetadata as OffsetAndMetadata
     from barnabas.client.offsets import OffsetAndTimestamp as OffsetAndTimestamp
-    from barnabas.client.outcomes import RecordMetadata as RecordMetadata
-    from barnabas.client.producer import Producer as Producer
-    from barnabas.client.rebalance import ConsumerRebalanceListener as ConsumerRebalanceListener
-    from barnabas.client.record_decoder import ConsumerBatch as ConsumerBatch
-    from barnabas.client.record_decoder import ConsumerRecord as ConsumerRecord
+    from barnabas.client.producing.outcomes import RecordMetadata as RecordMetadata
+    from barnabas.client.producing.producer import Producer as Producer
     from barnabas.types import TopicPartition as TopicPartition
 
 _WHERE = {
     "Admin": "barnabas.client.admin",
-    "Consumer": "barnabas.client.consumer",
-    "ConsumerBatch": "barnabas.client.record_decoder",
+    "Consumer": "barnabas.client.consuming.consumer",
+    "ConsumerBatch": "barnabas.client.consuming.record_decoder",
     "ConsumerGroupMetadata": "barnabas.client.offsets",
-    "ConsumerRebalanceListener": "barnabas.client.rebalance",
-    "ConsumerRecord": "barnabas.client.record_decoder",
+    "ConsumerRebalanceListener": "barnabas.client.consuming.rebalance",
+    "ConsumerRecord": "barnabas.client.consuming.record_decoder",
     "OffsetAndMetadata": "barnabas.client.offsets",
     "OffsetAndTimestamp": "barnabas.client.offsets",
-    "Producer": "barnabas.client.producer",
-    "RecordMetadata": "barnabas.client.outcomes",
+    "Producer": "barnabas.client.producing.producer",
+    "RecordMetadata": "barnabas.client.producing.outcomes",
     "TopicPartition": "barnabas.types",
 }
 

@@ -8,8 +8,8 @@ from itertools import accumulate
 from operator import index
 from typing import Any
 
-from barnabas.client.accumulator import RECORD_OVERHEAD_BYTES
 from barnabas.client.errors import error_of
+from barnabas.client.producing.accumulator import RECORD_OVERHEAD_BYTES
 from barnabas.config.validation import LONG_MAX
 from barnabas.errors import ErrorCode
 from barnabas.protocol.record_batch import Header

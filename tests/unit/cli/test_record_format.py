@@ -9,7 +9,7 @@ import pytest
 from barnabas.cli.commands.produce import Entry, Reader
 from barnabas.cli.record_format import as_json, compiled
 from barnabas.cli.text import CommandFailed
-from barnabas.client.record_decoder import ConsumerRecord
+from barnabas.client.consuming.record_decoder import ConsumerRecord
 
 
 def record(key: bytes | None = b"k", value: bytes | None = b"v", **changes: object) -> ConsumerRecord:

@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from barnabas.client.accumulator import (
+from barnabas.client.errors import KafkaError, error_of
+from barnabas.client.producing.accumulator import (
     IDEMPOTENT_IN_FLIGHT_MAX,
     NEVER,
     NOBODY,
@@ -15,8 +16,7 @@ from barnabas.client.accumulator import (
     Room,
     Written,
 )
-from barnabas.client.batch_encoder import encode_columns
-from barnabas.client.errors import KafkaError, error_of
+from barnabas.client.producing.batch_encoder import encode_columns
 from barnabas.errors import ErrorCode
 from barnabas.protocol.record_batch import decode_records, read_header
 

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.client.batch_encoder import encode_columns, stamp
+from barnabas.client.producing.batch_encoder import encode_columns, stamp
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.record_batch import Header, Record, crc_matches, decode_records, encode_batch, read_header
 

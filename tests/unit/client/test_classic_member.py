@@ -9,9 +9,9 @@ import pytest
 from barnabas.client.assignors.cooperative_sticky import COOPERATIVE_STICKY
 from barnabas.client.assignors.exchange import assigned_partitions
 from barnabas.client.assignors.range import RANGE
-from barnabas.client.classic_member import ClassicMember, State
+from barnabas.client.consuming.classic_member import ClassicMember, State
+from barnabas.client.consuming.group_member import NEVER_MS, Change, ChangeKind, MemberSettings
 from barnabas.client.errors import GroupFencedError
-from barnabas.client.group_member import NEVER_MS, Change, ChangeKind, MemberSettings
 from barnabas.errors import ErrorCode
 from barnabas.protocol.consumer_protocol import decode_subscription, encode_with_version
 from barnabas.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from barnabas.client.consumer_member import ConsumerMember
+from barnabas.client.consuming.consumer_member import ConsumerMember
+from barnabas.client.consuming.group_member import NEVER_MS, Change, ChangeKind, MemberSettings
 from barnabas.client.errors import KafkaError
-from barnabas.client.group_member import NEVER_MS, Change, ChangeKind, MemberSettings
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     Assignment,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.client.fetch_session import EPOCH_MAX, FetchSession, Wanted
+from barnabas.client.consuming.fetch_session import EPOCH_MAX, FetchSession, Wanted
 from barnabas.errors import ErrorCode
 from barnabas.types import TopicPartition
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.fetched_records import FetchedRecords, end_of_batches
+from barnabas.client.consuming.fetched_records import FetchedRecords, end_of_batches
 from barnabas.protocol.control_records import TransactionMarker, encode_transaction_marker
 from barnabas.protocol.messages.fetch import AbortedTransaction
 from barnabas.protocol.record_batch import InvalidRecordBatch, Record, encode_batch

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from barnabas.client.consuming.fetcher import ANSWERS_WAITING_MAX, Fetcher
+from barnabas.client.consuming.subscription import Phase, Position, SubscriptionState
 from barnabas.client.errors import KafkaError, OffsetOutOfRangeError
-from barnabas.client.fetcher import ANSWERS_WAITING_MAX, Fetcher
 from barnabas.client.metadata import ClusterMetadata, Leader, Node, PartitionMetadata, TopicMetadata
 from barnabas.client.settings import ConsumerConfig
-from barnabas.client.subscription import Phase, Position, SubscriptionState
 from barnabas.client.workers import Workers
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.fetch import (

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from barnabas.client.partitioner import StickyChoice, murmur2, partition_of_key
+from barnabas.client.producing.partitioner import StickyChoice, murmur2, partition_of_key
 
 
 @pytest.mark.parametrize(

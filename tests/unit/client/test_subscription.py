@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from barnabas.client.consuming.subscription import PartitionState, Phase, Position, SubscriptionState
 from barnabas.client.errors import IllegalStateError
 from barnabas.client.offsets import OffsetAndMetadata
-from barnabas.client.subscription import PartitionState, Phase, Position, SubscriptionState
 from barnabas.protocol.special_numbers import EARLIEST_TIMESTAMP
 from barnabas.types import TopicPartition
 

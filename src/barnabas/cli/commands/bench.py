@@ -14,8 +14,8 @@ from barnabas.cli.session import START_TIMEOUT_MS_MAX, client_settings, properti
 from barnabas.cli.text import CommandFailed, Exit
 from barnabas.client.admin import Admin
 from barnabas.client.admin.topics import NewTopic
-from barnabas.client.consumer import Consumer
-from barnabas.client.producer import Producer
+from barnabas.client.consuming.consumer import Consumer
+from barnabas.client.producing.producer import Producer
 from barnabas.client.settings import AdminConfig, ConsumerConfig, ProducerConfig
 
 app = single()

@@ -22,8 +22,8 @@ from barnabas.cli.session import (
     stated,
 )
 from barnabas.cli.text import CommandFailed, Exit
-from barnabas.client.consumer import Consumer
-from barnabas.client.record_decoder import ConsumerRecord
+from barnabas.client.consuming.consumer import Consumer
+from barnabas.client.consuming.record_decoder import ConsumerRecord
 from barnabas.client.settings import ConsumerConfig
 from barnabas.types import Offset, TopicPartition
 

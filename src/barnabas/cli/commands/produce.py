@@ -18,8 +18,8 @@ from barnabas.cli.app import single, verb
 from barnabas.cli.options import USUAL_CONNECTION, Acks, CompressionCodec, Connection, Json, ProducerProperties
 from barnabas.cli.session import START_TIMEOUT_MS_MAX, client_settings, complete_topics, properties, run_fast, stated
 from barnabas.cli.text import CommandFailed, Exit, counted, suggestion
-from barnabas.client.outcomes import RecordFuture, RecordFutures
-from barnabas.client.producer import Producer
+from barnabas.client.producing.outcomes import RecordFuture, RecordFutures
+from barnabas.client.producing.producer import Producer
 from barnabas.client.settings import ProducerConfig
 from barnabas.config.validation import LONG_MAX
 from barnabas.types import NO_TIMESTAMP_MS

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import InvalidTransactionStateError, KafkaError, ProducerFencedError
+from barnabas.client.producing.transaction import OpenTransaction
 from barnabas.client.settings import ProducerConfig
-from barnabas.client.transaction import OpenTransaction
 from barnabas.errors import ErrorCode
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.record_batch import Record, encode_batch

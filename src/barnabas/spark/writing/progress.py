@@ -14,10 +14,10 @@ import json
 from dataclasses import dataclass, field
 
 from barnabas.client.cluster import Cluster
+from barnabas.client.consuming.fetched_records import FetchedRecords
 from barnabas.client.errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError, TopicExistsError, error_of
-from barnabas.client.fetched_records import FetchedRecords
+from barnabas.client.producing.transaction import OpenTransaction
 from barnabas.client.settings import ProducerConfig
-from barnabas.client.transaction import OpenTransaction
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

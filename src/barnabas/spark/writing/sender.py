@@ -12,12 +12,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from barnabas.client.accumulator import Accumulator, Batch, Written
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import ClientClosedError, KafkaError
-from barnabas.client.sender import Sender
+from barnabas.client.producing.accumulator import Accumulator, Batch, Written
+from barnabas.client.producing.sender import Sender
+from barnabas.client.producing.transaction import OpenTransaction, Transactions
 from barnabas.client.settings import ProducerConfig
-from barnabas.client.transaction import OpenTransaction, Transactions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

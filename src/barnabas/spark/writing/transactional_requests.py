@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from barnabas.client.cluster import TRANSACTION, Cluster
 from barnabas.client.errors import KafkaError, error_of
+from barnabas.client.producing.transaction import OpenTransaction, end_transaction
 from barnabas.client.settings import ProducerConfig
-from barnabas.client.transaction import OpenTransaction, end_transaction
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest

@@ -18,8 +18,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.client.cluster import Cluster
+from barnabas.client.producing.transaction import OpenTransaction
 from barnabas.client.settings import ProducerConfig
-from barnabas.client.transaction import OpenTransaction
 from barnabas.config.validation import ConfigError
 from barnabas.spark.connections import Connections, connections
 from barnabas.spark.workers import settle

@@ -18,13 +18,6 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self
 
-from barnabas.client.accumulator import (
-    RECORD_OVERHEAD_BYTES,
-    Accumulator,
-    Batch,
-    Lane,
-    Room,
-)
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import (
     BufferExhaustedError,
@@ -38,8 +31,17 @@ from barnabas.client.errors import (
 from barnabas.client.lifetime import Lifetime
 from barnabas.client.metadata import PartitionMetadata, TopicMetadata
 from barnabas.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from barnabas.client.outcomes import RecordFuture, RecordFutures, RecordMetadata, ending
-from barnabas.client.partitioner import StickyChoice, partition_of_key
+from barnabas.client.producing.accumulator import (
+    RECORD_OVERHEAD_BYTES,
+    Accumulator,
+    Batch,
+    Lane,
+    Room,
+)
+from barnabas.client.producing.outcomes import RecordFuture, RecordFutures, RecordMetadata, ending
+from barnabas.client.producing.partitioner import StickyChoice, partition_of_key
+from barnabas.client.producing.sender import Sender
+from barnabas.client.producing.transaction import OpenTransaction, State, Transactions
 from barnabas.client.record_input import (
     Headers,
     Serializer,
@@ -51,9 +53,7 @@ from barnabas.client.record_input import (
     check_topic,
     ends_of,
 )
-from barnabas.client.sender import Sender
 from barnabas.client.settings import ProducerConfig
-from barnabas.client.transaction import OpenTransaction, State, Transactions
 from barnabas.client.workers import let_others_run
 from barnabas.errors import ErrorCode
 from barnabas.protocol.compression import Codec
@@ -412,8 +412,8 @@ class Producer(Lifetime):
             raise
 
     async def detach_transaction(self) -> OpenTransaction:
-        """Writes what was sent and hands the open transaction on: `client.transaction.end_transaction` ends it, in any
-        process. This producer can only be closed then."""
+        """Writes what was sent and hands the open transaction on, to be ended in any process, by `end_transaction` of
+        `barnabas.client.producing.transaction`. This producer can only be closed then."""
         return await self._transactional().detach(lambda: self._flush(self._config.max_block_ms))
 
     @property

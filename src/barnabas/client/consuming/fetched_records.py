@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from struct import Struct
 
-from barnabas.client.record_decoder import ConsumerBatch, ConsumerRecord, Stretch, stretches
+from barnabas.client.consuming.record_decoder import ConsumerBatch, ConsumerRecord, Stretch, stretches
 from barnabas.protocol.control_records import ControlRecordKind, decode_control_key
 from barnabas.protocol.messages.fetch import AbortedTransaction
 from barnabas.protocol.record_batch import (

@@ -16,26 +16,26 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar
 
 from barnabas.client.assignors.exchange import ASSIGNORS
-from barnabas.client.classic_member import ClassicMember
 from barnabas.client.cluster import Cluster
-from barnabas.client.committer import Committer
-from barnabas.client.consumer_member import ConsumerMember
+from barnabas.client.consuming.classic_member import ClassicMember
+from barnabas.client.consuming.committer import Committer
+from barnabas.client.consuming.consumer_member import ConsumerMember
+from barnabas.client.consuming.fetcher import Fetcher
+from barnabas.client.consuming.group_member import GroupMember, MemberSettings
+from barnabas.client.consuming.membership import Membership
+from barnabas.client.consuming.positions import Positions
+from barnabas.client.consuming.rebalance import ConsumerRebalanceListener, Rebalancer
+from barnabas.client.consuming.record_decoder import ConsumerBatch, ConsumerRecord
+from barnabas.client.consuming.subscription import Kind, Position, SubscriptionState
+from barnabas.client.consuming.topic_watch import TopicWatch
 from barnabas.client.errors import ClientClosedError, IllegalStateError, KafkaError, KafkaTimeoutError, error_of
-from barnabas.client.fetcher import Fetcher
-from barnabas.client.group_member import GroupMember, MemberSettings
 from barnabas.client.lifetime import Lifetime
-from barnabas.client.membership import Membership
 from barnabas.client.metadata import TopicMetadata
 from barnabas.client.offset_input import as_moment_ms, as_offset, as_offsets, as_partition
 from barnabas.client.offset_requests import OffsetRequests
 from barnabas.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
-from barnabas.client.positions import Positions
-from barnabas.client.rebalance import ConsumerRebalanceListener, Rebalancer
-from barnabas.client.record_decoder import ConsumerBatch, ConsumerRecord
 from barnabas.client.record_input import check_topic
 from barnabas.client.settings import ConsumerConfig
-from barnabas.client.subscription import Kind, Position, SubscriptionState
-from barnabas.client.topic_watch import TopicWatch
 from barnabas.client.workers import Workers, let_others_run
 from barnabas.errors import ErrorCode
 from barnabas.protocol.special_numbers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, READ_COMMITTED, READ_UNCOMMITTED

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Any, Protocol
 
-from barnabas.client.fetcher import Fetcher
-from barnabas.client.group_member import Change, ChangeKind
-from barnabas.client.subscription import SubscriptionState
+from barnabas.client.consuming.fetcher import Fetcher
+from barnabas.client.consuming.group_member import Change, ChangeKind
+from barnabas.client.consuming.subscription import SubscriptionState
 from barnabas.types import TopicPartition
 
 

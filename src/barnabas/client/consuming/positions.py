@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from barnabas.client.cluster import Cluster
+from barnabas.client.consuming.subscription import PartitionState, Phase, Position, SubscriptionState
 from barnabas.client.errors import KafkaError, error_of
 from barnabas.client.offset_requests import EpochEnd, OffsetRequests
 from barnabas.client.offsets import OffsetAndMetadata
 from barnabas.client.settings import ConsumerConfig
-from barnabas.client.subscription import PartitionState, Phase, Position, SubscriptionState
 from barnabas.errors import ErrorCode
 from barnabas.runtime.interfaces import Clock
 from barnabas.types import TopicPartition

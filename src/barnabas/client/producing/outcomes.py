@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
-from barnabas.client.accumulator import Batch
 from barnabas.client.errors import KafkaError
+from barnabas.client.producing.accumulator import Batch
 
 
 class RecordMetadata(NamedTuple):

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 
 from barnabas.client.cluster import GROUP, Cluster
+from barnabas.client.consuming.group_member import NEVER_MS, GroupMember
 from barnabas.client.errors import KafkaError
-from barnabas.client.group_member import NEVER_MS, GroupMember
 from barnabas.errors import ErrorCode
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

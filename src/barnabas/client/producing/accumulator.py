@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from barnabas.client.batch_encoder import encode_columns, stamp
 from barnabas.client.errors import KafkaError, KafkaTimeoutError
+from barnabas.client.producing.batch_encoder import encode_columns, stamp
 from barnabas.errors import ErrorCode
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.record_batch import INT32_MAX, Header

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from barnabas.client.accumulator import NOBODY, Accumulator, Identity
 from barnabas.client.cluster import GROUP, TRANSACTION, TRANSACTION_VERSION, Cluster
 from barnabas.client.errors import (
     IllegalStateError,
@@ -25,7 +24,8 @@ from barnabas.client.errors import (
 )
 from barnabas.client.offset_input import as_offsets
 from barnabas.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from barnabas.client.sender import Sender
+from barnabas.client.producing.accumulator import NOBODY, Accumulator, Identity
+from barnabas.client.producing.sender import Sender
 from barnabas.client.settings import ProducerConfig
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Callable
 
 from barnabas.client.cluster import Cluster
+from barnabas.client.consuming.group_member import GroupMember
+from barnabas.client.consuming.subscription import SubscriptionState
 from barnabas.client.errors import KafkaError, error_of
-from barnabas.client.group_member import GroupMember
 from barnabas.client.settings import ConsumerConfig
-from barnabas.client.subscription import SubscriptionState
 
 
 class TopicWatch:

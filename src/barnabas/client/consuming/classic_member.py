@@ -14,8 +14,8 @@ from typing import Any
 
 from barnabas.client.assignors.exchange import assigned_partitions, assignment_bytes, subscription_bytes
 from barnabas.client.assignors.specification import NO_RACKS, Assignor, ReplicaRacks
+from barnabas.client.consuming.group_member import NEVER_MS, Change, ChangeKind, GroupMember, MemberSettings
 from barnabas.client.errors import KafkaError, error_of
-from barnabas.client.group_member import NEVER_MS, Change, ChangeKind, GroupMember, MemberSettings
 from barnabas.errors import ErrorCode
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from barnabas.protocol.message import DecodeError, Message

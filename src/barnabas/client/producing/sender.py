@@ -10,11 +10,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from barnabas.client.accumulator import NEVER, NOBODY, Accumulator, Batch, Identity, Lane
 from barnabas.client.cluster import ANY, Cluster, Versions
 from barnabas.client.connection import ClientConnection, ConnectionLost
 from barnabas.client.errors import AuthenticationError, KafkaError, StaleMetadataError, error_of
 from barnabas.client.metadata import Leader, Node
+from barnabas.client.producing.accumulator import NEVER, NOBODY, Accumulator, Batch, Identity, Lane
 from barnabas.client.settings import ProducerConfig
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest

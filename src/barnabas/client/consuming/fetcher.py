@@ -15,13 +15,13 @@ from functools import partial
 from typing import TypeVar
 
 from barnabas.client.cluster import Cluster
+from barnabas.client.consuming.fetch_session import FIRST_EPOCH, FetchSession, Wanted
+from barnabas.client.consuming.fetched_records import FetchedRecords, end_of_batches
+from barnabas.client.consuming.record_decoder import ConsumerBatch, ConsumerRecord
+from barnabas.client.consuming.subscription import PartitionState, Position, SubscriptionState
 from barnabas.client.errors import KafkaError, error_of
-from barnabas.client.fetch_session import FIRST_EPOCH, FetchSession, Wanted
-from barnabas.client.fetched_records import FetchedRecords, end_of_batches
 from barnabas.client.metadata import Leader, Node
-from barnabas.client.record_decoder import ConsumerBatch, ConsumerRecord
 from barnabas.client.settings import ConsumerConfig
-from barnabas.client.subscription import PartitionState, Position, SubscriptionState
 from barnabas.client.workers import Workers
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData

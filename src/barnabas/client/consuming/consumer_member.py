@@ -13,8 +13,8 @@ from random import Random
 from typing import Any
 
 from barnabas.client.assignors.specification import NO_RACKS, ReplicaRacks
+from barnabas.client.consuming.group_member import NEVER_MS, Change, ChangeKind, GroupMember, MemberSettings
 from barnabas.client.errors import error_of
-from barnabas.client.group_member import NEVER_MS, Change, ChangeKind, GroupMember, MemberSettings
 from barnabas.errors import ErrorCode
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.consumer_group_heartbeat import (

@@ -1,0 +1,1 @@
+"""What a producer is made of: records into batches, batches to the leaders, transactions."""
