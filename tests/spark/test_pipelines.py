@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,10 +21,10 @@ from committed import committed, create_topic, values, wait_for_committed
 from confluent_io import deliver
 
 from barnabas.client.errors import KafkaError
-from barnabas.spark.pipelines import Pipeline, Polling, Run, TopicSink
+from barnabas.spark.pipelines import EachBatch, Pipeline, Polling, Run, TopicSink
 from barnabas.spark.pipelines.load import from_spec, load, new
 from barnabas.spark.pipelines.mirror import mirror
-from barnabas.spark.pipelines.runner import FlowFailed, run
+from barnabas.spark.pipelines.runner import FlowFailed, FlowProgress, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -317,6 +319,41 @@ def test_flows_end_together_when_one_fails(served: str, spark: SparkSession) -> 
     pipeline.add(Polling(name="poll", poll=fail))
     with pytest.raises(FlowFailed, match="flow poll: no way"):
         run(pipeline, spark=spark)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_stop_lets_the_batch_that_is_under_way_end(
+    served: str, spark: SparkSession, new_topic: Callable[..., str], unique: str, tmp_path: Path, fails: bool
+) -> None:
+    topic = new_topic()
+    stop, begun, may_end = threading.Event(), threading.Event(), threading.Event()
+    pipeline = Pipeline(unique, servers=served, checkpoints=str(tmp_path))
+
+    def hold(_run: Run, batch: DataFrame, _batch_id: int) -> None:
+        assert batch.count() == 1
+        begun.set()
+        assert may_end.wait(SECONDS_MAX)
+        if fails:
+            raise RuntimeError("at the last moment")
+
+    @pipeline.flow(EachBatch(hold))
+    def held(run: Run) -> DataFrame:
+        return run.stream(topic)
+
+    def show(_flows: list[FlowProgress]) -> None:
+        if stop.is_set():
+            may_end.set()
+
+    send(served, topic, {"value": "1"})
+    with ThreadPoolExecutor(1) as threads:
+        rows = threads.submit(run, pipeline, spark=spark, stopped=stop, show=show)
+        assert begun.wait(SECONDS_MAX)
+        stop.set()
+        if fails:
+            with pytest.raises(FlowFailed, match=r"flow held: .*at the last moment"):
+                rows.result(SECONDS_MAX)
+        else:
+            assert rows.result(SECONDS_MAX) == {"held": 1}
 
 
 def test_a_mirror_reaches_the_original_by_settings_of_its_own(served: str) -> None:

@@ -1,7 +1,8 @@
 """Runs a pipeline: starts its flows, shows how far they are, ends them when asked to or when one fails.
 
-Always holds: all flows end together; after SIGTERM or Ctrl-C what was begun is left to be finished by the next start,
-which exactly-once sinks and checkpoints allow. A flow that fails is named with its reason.
+Always holds: all flows end together; after SIGTERM or Ctrl-C batches that are under way come to their end, unless that
+takes long or a second signal comes: then they are left to the next start, which exactly-once sinks and checkpoints
+allow. A flow that fails is named with its reason.
 Does not know: what flows do, or how progress is shown.
 """
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 1.0
 LOOK_SECONDS = 0.2
 START_SECONDS_MAX = 30.0
+FINISH_SECONDS_MAX = 20.0  # whoever sends a SIGTERM often waits for 30 seconds
 LATE_WORKER = ("failed to connect back", "CANNOT_OPEN_SOCKET")
 STARTS_AGAIN_MAX = 10
 DEAD_LETTER_SUFFIX = ".dead-letter"
@@ -70,7 +72,7 @@ def run(
     made = session(pipeline.name, master=master, settings=pipeline.spark) if spark is None else spark
     stop = stopped or threading.Event()
     context = Run(pipeline, made, once=once)
-    with _stopped_by_signals(stop):
+    with stopped_by_signals(stop) as at_once:
         later = [flow for flow in pipeline.flows.values() if once and isinstance(flow, Polling) and flow.is_last]
         running: list[RunningQuery | RunningPoll] = []
         try:
@@ -82,6 +84,7 @@ def run(
             for flow in later:
                 running += _start(context, flow, stop)
             _watch(running, stop, show)
+            _finish(running, at_once, show)
         finally:
             for each in running:
                 each.stop()
@@ -91,13 +94,19 @@ def run(
 
 
 @contextmanager
-def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+def stopped_by_signals(stop: threading.Event) -> Iterator[threading.Event]:
+    """Gives what a second signal sets."""
+    at_once = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield at_once
         return
-    before = {each: signal.signal(each, lambda *_: stop.set()) for each in (signal.SIGTERM, signal.SIGINT)}
+
+    def signalled(*_: object) -> None:
+        (at_once if stop.is_set() else stop).set()
+
+    before = {each: signal.signal(each, signalled) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        yield at_once
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
@@ -117,6 +126,21 @@ def _watch(running: list[RunningQuery | RunningPoll], stop: threading.Event, sho
         if not active:
             return
         stop.wait(LOOK_SECONDS)
+
+
+def _finish(running: list[RunningQuery | RunningPoll], at_once: threading.Event, show: Show | None) -> None:
+    """Waits for the end of the batches that are under way, so that the next start need not do them again."""
+    have_ended = [each.end_of_batch() for each in running]
+    deadline = time.monotonic() + FINISH_SECONDS_MAX
+    while time.monotonic() < deadline and not all(has_ended() for has_ended in have_ended):
+        if show is not None:
+            show([each.progress() for each in running])
+        if at_once.wait(LOOK_SECONDS):
+            return
+    for each in running:
+        reason = each.failure()
+        if reason is not None:
+            raise FlowFailed(f"flow {each.name}: {reason}")
 
 
 class RunningQuery:
@@ -168,6 +192,15 @@ class RunningQuery:
             lag=sum(each.total for each in lags) if lags else None,
             batch_ms=0 if last is None else int(last.batchDuration),
         )
+
+    def end_of_batch(self) -> Callable[[], bool]:
+        """Whether what runs now, if anything, has come to its end."""
+        last = self._last_batch()
+        return lambda: not self._query.status["isTriggerActive"] or self._last_batch() > last
+
+    def _last_batch(self) -> int:
+        last = self._query.lastProgress
+        return -1 if last is None else last.batchId
 
     def stop(self) -> None:
         self._query.stop()
@@ -234,6 +267,9 @@ class RunningPoll:
             lag=None,
             batch_ms=int(self._seconds * 1000),
         )
+
+    def end_of_batch(self) -> Callable[[], bool]:
+        return lambda: not self._thread.is_alive()
 
     def stop(self) -> None:
         self._stop.set()
