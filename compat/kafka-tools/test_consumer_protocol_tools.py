@@ -19,6 +19,7 @@ from wire import Wire, create_topic, leaders
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, RequestTopicPartitions
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.server.coordinators.coordinator import java_hash
 
 PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
@@ -28,6 +29,7 @@ CONFIGS = "kafka.admin.ConfigCommand"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 METADATA_VERSION = 12
 OFFSETS_PARTITIONS = 50
+PLAYS_MAX = 20  # what falls one way or the other falls as written in one of them
 Both = Callable[..., tuple[str, str]]
 _numbers = itertools.count(1)
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
@@ -123,6 +125,24 @@ class Member:
             self.owned = [each for topic in response.assignment.topic_partitions for each in topic.partitions]
 
 
+def wait_for_shard(wire: Wire, group: str, topic: str, topic_id: bytes) -> None:
+    """Until the shard of a group knows a new topic: Kafka's hear of it some time after clients do."""
+    others = (f"scout-{number}" for number in itertools.count())
+    scouts = next(name for name in others if shard_of(name) == shard_of(group))
+    scout = Member(wire, scouts, topic, topic_id, f"scout-{topic}")
+
+    def is_assigned() -> bool:
+        scout.beat()
+        return bool(scout.owned)
+
+    wait_until(is_assigned, f"the shard of {group} knows {topic}")
+    scout.beat(member_epoch=-1)
+
+
+def shard_of(group: str) -> int:
+    return java_hash(group) % OFFSETS_PARTITIONS
+
+
 def play(broker: BrokerProcess | ApacheKafka, group: str, topic: str) -> None:
     """The life of a group: every kind of record that a consumer group has."""
     with Wire(broker.address) as wire:
@@ -131,6 +151,7 @@ def play(broker: BrokerProcess | ApacheKafka, group: str, topic: str) -> None:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         topic_id = wire.call(request, METADATA_VERSION).topics[0].topic_id
         group_wire.await_coordinator(wire, group)
+        wait_for_shard(wire, group, topic, topic_id)
         first = Member(wire, group, topic, topic_id, "first")
         second = Member(wire, group, topic, topic_id, "second")
         first.beat(rack_id="rack")
@@ -155,10 +176,7 @@ def play(broker: BrokerProcess | ApacheKafka, group: str, topic: str) -> None:
 
 def dumped(broker: BrokerProcess | ApacheKafka, group: str) -> list[Any]:
     """Keys and values of a group as Kafka's own decoder of `__consumer_offsets` gives them."""
-    from barnabas.server.coordinators.coordinator import java_hash
-
-    partition = java_hash(group) % OFFSETS_PARTITIONS
-    log = broker.node_directory / f"__consumer_offsets-{partition}" / "00000000000000000000.log"
+    log = broker.node_directory / f"__consumer_offsets-{shard_of(group)}" / "00000000000000000000.log"
     text = run_tool(DUMP, "--files", str(log), "--offsets-decoder", "--print-data-log")
     found = re.findall(r"key: (\{.*?\}) payload: (\{.*\}|null|<DELETE>)", text)
     pairs = [(json.loads(key), None if value in ("null", "<DELETE>") else json.loads(value)) for key, value in found]
@@ -200,5 +218,11 @@ def test_records_are_those_of_kafka(barnabas: BrokerProcess, kafka: ApacheKafka)
 def test_the_dialogues_are_those_of_kafka(barnabas: BrokerProcess, kafka: ApacheKafka, name: str):
     """Request by request over the wire. Time tells whether an answer waits: this needs a calm machine."""
     script = Path(__file__).resolve().parents[2] / "tests" / "scripts" / "consumer_groups" / f"{name}.txt"
-    for address in (barnabas.address, kafka.address):
-        assert differences(script.read_text(encoding="utf-8"), address) == []
+    text = script.read_text(encoding="utf-8")
+    assert differences(text, barnabas.address) == []
+    # In Kafka it is the order of random ids that decides who leads a group which became a classic one again.
+    for _ in range(PLAYS_MAX):
+        found = differences(text, kafka.address)
+        if not found:
+            break
+    assert found == []
