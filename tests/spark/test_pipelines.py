@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -27,6 +28,7 @@ from barnabas.spark.pipelines.mirror import mirror
 from barnabas.spark.pipelines.runner import FlowFailed, FlowProgress, run
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 MINUTE_MS = 60_000
@@ -312,10 +314,23 @@ def test_what_is_updated_and_what_is_polled(
 
 
 def test_flows_end_together_when_one_fails(served: str, spark: SparkSession) -> None:
-    def fail(_run: object) -> int:
+    """Also where another one has a task that takes long."""
+    at_work = threading.Event()
+
+    def sleep(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        time.sleep(SECONDS_MAX)
+        yield from batches
+
+    def work(run: Run) -> int:
+        at_work.set()
+        return run.spark.range(1).mapInArrow(sleep, "id bigint").count()
+
+    def fail(_run: Run) -> int:
+        assert at_work.wait(SECONDS_MAX)
         raise RuntimeError("no way")
 
     pipeline = Pipeline("broken", servers=served)
+    pipeline.add(Polling(name="work", poll=work))
     pipeline.add(Polling(name="poll", poll=fail))
     with pytest.raises(FlowFailed, match="flow poll: no way"):
         run(pipeline, spark=spark)

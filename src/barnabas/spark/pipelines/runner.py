@@ -224,6 +224,7 @@ class RunningPoll:
     def _run(self) -> None:
         try:
             _make_active(self._context.spark)
+            self._context.spark.sparkContext.setJobGroup(self.name, f"flow {self.name}", interruptOnCancel=True)
             while not self._stop.is_set():
                 began = time.monotonic()
                 moved = self._poll()
@@ -273,7 +274,9 @@ class RunningPoll:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join()
+        while self._thread.is_alive():  # its next job may begin only now
+            self._context.spark.sparkContext.cancelJobGroup(self.name)
+            self._thread.join(LOOK_SECONDS)
 
 
 def _make_active(spark: SparkSession) -> None:
