@@ -13,6 +13,7 @@ compared.
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import platform
 import subprocess
@@ -156,6 +157,7 @@ def main() -> int:
     parser.add_argument("--barnabas-only", action="store_true", help="leave Apache Kafka out")
     parser.add_argument("--only", action="append", choices=PARTS, help="a part; may be repeated (default: all)")
     options = parser.parse_args()
+    compileall.compile_dir(REPOSITORY / "src", quiet=1)  # as pip does; without it brokers start slower and are larger
     reason = "not asked for" if options.barnabas_only else apache_kafka.why_unavailable()
     if reason is None:
         apache_kafka.fetch_jars()
