@@ -178,21 +178,23 @@ def test_damage_is_refused_as_it_is_elsewhere(described: list[Any], data_source:
     check_damaged(data, position)
 
 
-@pytest.mark.parametrize("record", [30, 63, 64, 100, 199])
-@pytest.mark.parametrize("key", [None, b"key"])
+@pytest.mark.parametrize("record", [0, 30, 63, 64, 100, 199])
+@pytest.mark.parametrize("key", [None, b"key", b"a longer key"])
 def test_damage_within_a_run_is_refused_as_it_is_elsewhere(record: int, key: bytes | None) -> None:
-    """Every bit around the key and the value of one record among many that are alike."""
-    data = bytearray(encoded([([(1, number // 50, key, b"v" * 70, []) for number in range(200)], Codec.NONE, False)]))
-    end = HEADER_BYTES
+    """Every bit around the key and the value of one record among many that are alike, those of a batch before too."""
+    rows = [(1, number // 50, key, b"v" * 70, []) for number in range(200)]
+    data = bytearray(encoded([(rows, Codec.NONE, False)] * 2))
+    second = len(data) // 2
+    end = second + HEADER_BYTES
     for _ in range(record + 1):
         start = end
         size, body = read_varint(data, start)
         end = body + size
-    for byte in (*range(start, start + 12), end - 1):
+    for byte in (*range(start, start + 8 + len(key or b"") + 1), end - 1):
         for bit in range(8):
             damaged = data.copy()
             damaged[byte] ^= 1 << bit
-            check_damaged(damaged, 0)
+            check_damaged(damaged, second)
 
 
 @pytest.mark.parametrize("record_count", [199, 201])
@@ -202,11 +204,14 @@ def test_a_wrong_count_of_equal_records_is_refused(record_count: int) -> None:
     check_damaged(data, 0)
 
 
-def test_a_record_that_reaches_into_the_next_batch_is_refused() -> None:
-    data = bytearray(encoded([([(1, 0, None, b"v" * 40, [])], Codec.NONE, False)] * 2))
+@pytest.mark.parametrize("before", [[], [48]], ids=["the first one", "one like those before"])
+def test_a_record_that_reaches_into_the_next_batch_is_refused(before: list[int]) -> None:
+    described = [([(1, 0, None, b"v" * size, [])], Codec.NONE, False) for size in (*before, 40, 40)]
+    data = bytearray(encoded(described))
+    position, _ = list(read_headers(data))[len(before)]
     for length in (HEADER_BYTES, HEADER_BYTES + 5):  # of the record, and of its value; in zigzag
-        data[length] += 2 * 8
-    check_damaged(data, 0)
+        data[position + length] += 2 * 8
+    check_damaged(data, position)
 
 
 def check_damaged(data: bytearray, position: int) -> None:

@@ -5,6 +5,7 @@ that they can. Does not know: which columns are wanted.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,8 @@ from barnabas.spark.arrow.varints import Int64s, read_varints
 
 TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
 
+Integers = npt.NDArray[np.signedinteger[Any]]
+
 
 class BatchNumbers:
     """What the headers of batches, each with so many records, make of the deltas of these records."""
@@ -30,10 +33,10 @@ class BatchNumbers:
     def _of_each(self, numbers: Sequence[int]) -> Int64s:
         return np.repeat(np.array(numbers, np.int64), self._record_counts)
 
-    def offsets(self, deltas: Int64s) -> Int64s:
+    def offsets(self, deltas: Integers) -> Int64s:
         return self._of_each([each.base_offset for each in self._headers]) + deltas
 
-    def timestamps(self, deltas_ms: Int64s) -> pa.Array:
+    def timestamps(self, deltas_ms: Integers) -> pa.Array:
         found = self._of_each([each.base_timestamp_ms for each in self._headers]) + deltas_ms
         by_broker = [each.is_log_append_time for each in self._headers]
         if any(by_broker):
@@ -43,8 +46,8 @@ class BatchNumbers:
         return number_array(micros, schema.ARROW_TYPES[schema.TIMESTAMP])
 
     def timestamp_types(self) -> pa.Array:
-        types = self._of_each([each.is_log_append_time for each in self._headers])
-        return number_array(types.astype(np.int32), pa.int32())
+        types = np.array([each.is_log_append_time for each in self._headers], np.int32)
+        return number_array(np.repeat(types, self._record_counts), pa.int32())
 
 
 class PlacedFields:

@@ -9,8 +9,7 @@ Always holds: a run that is found is as good as one that was walked. Does not kn
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,16 +18,19 @@ import pyarrow as pa
 from barnabas.protocol.record_batch import BatchHeader, InvalidRecordBatch, read_varint
 from barnabas.spark import schema
 from barnabas.spark.arrow.binary_columns import StridedBytes, strided_binary_array
-from barnabas.spark.arrow.record_fields import BatchNumbers
+from barnabas.spark.arrow.record_fields import BatchNumbers, Integers
 from barnabas.spark.arrow.record_places import Piece
-from barnabas.spark.arrow.varints import Int64s
 
 RUN_RECORDS_MIN = 100  # on average; below, what a run costs is more than what it saves
 RUNS_TRIED_MIN = 4  # before the average counts: the first run of a batch is short
 WORD_BYTES = 8
-LAYOUTS_KEPT_MAX = 64
+HALF_BYTES = 4
 
 Words = npt.NDArray[np.uint64]
+Bits = npt.NDArray[np.unsignedinteger[Any]]
+
+_or = np.bitwise_or.reduce
+_and = np.bitwise_and.reduce
 
 
 class Field(NamedTuple):
@@ -38,12 +40,23 @@ class Field(NamedTuple):
     length: int  # -1: null
 
 
+class Pattern(NamedTuple):
+    """What a word says in each record of a run."""
+
+    bits: int
+    mask: int  # the other bits may be anything
+
+
 class Layout(NamedTuple):
     size_bytes: int  # of a whole record
+    length: bytes  # which a record begins with
     timestamp_delta: Field
     offset_delta: Field
     key: Field
     value: Field
+    numbers: Pattern  # from the timestamp delta on
+    value_length: Pattern | None  # up to the value; None where the word above reaches as far
+    seam: Pattern  # where a record ends and the next begins: the count of headers, and the length
 
 
 class Run(NamedTuple):
@@ -55,37 +68,54 @@ class Run(NamedTuple):
 
 
 def find_runs(data: bytes, pieces: Sequence[Piece]) -> list[Run] | None:
-    """None where there are many runs, or anything else that needs a closer look."""
+    """None where there are many runs, or anything else that needs a closer look.  # benchmarks/arrow_decoding.py"""
     runs: list[Run] = []
     seen = 0
+    known: list[Layout] = []  # of the runs of a batch, in their order; those of the next one are often the same
     for piece in pieces:
-        position, left = piece.start, piece.header.record_count
+        position, left, number = piece.start, piece.header.record_count, 0
         while left > 0:
             if len(runs) >= RUNS_TRIED_MIN + seen // RUN_RECORDS_MIN:
                 return None
-            found = _layout(data, position, piece.end)
-            if found is None:
-                return None
-            layout, count_max = found
-            run = _run(data, piece.header, position, layout, min(count_max, left))
+            if number == len(known) or not _is_laid_out(data, position, piece.end, known[number]):
+                found = _layout(data, position, piece.end)
+                if found is None:
+                    return None
+                known[number:] = [found]
+            layout = known[number]
+            room = min(left, (piece.end - position) // layout.size_bytes)
+            run = _run(data, piece.header, position, layout, room)
             position += run.record_count * layout.size_bytes
             if data[position - 1] != 0:
                 return None  # the last one has headers
             runs.append(run)
             seen += run.record_count
             left -= run.record_count
+            number += 1
         if position != piece.end:
             return None
     return runs
 
 
-def _layout(data: bytes, position: int, limit: int) -> tuple[Layout, int] | None:
-    """Of the record at this position, and how many records from here on there is room for, and can have offset deltas
-    as short. None unless it is well formed; whether it has headers is not looked at."""
+def _is_laid_out(data: bytes, position: int, limit: int, layout: Layout) -> bool:
+    """Whether the record at this position is like others that were seen."""
+    if position + layout.size_bytes > limit or not data.startswith(layout.length, position):
+        return False
+    bits, mask = layout.numbers
+    if _word(data, position + layout.timestamp_delta.start) & mask != bits:
+        return False
+    if layout.value_length is None:
+        return True
+    bits, mask = layout.value_length
+    return _word(data, position + layout.value.start - WORD_BYTES) & mask == bits
+
+
+def _layout(data: bytes, position: int, limit: int) -> Layout | None:
+    """Of the record at this position. None unless it is well formed; whether it has headers is not looked at."""
     try:
         size, body = read_varint(data, position)
         _, offset_delta = read_varint(data, timestamp_delta := body + 1)
-        delta, key_length = read_varint(data, offset_delta)
+        _, key_length = read_varint(data, offset_delta)
         key_bytes, key = read_varint(data, key_length)
         value_bytes, value = read_varint(data, key + max(key_bytes, 0))
     except (IndexError, InvalidRecordBatch):
@@ -99,31 +129,45 @@ def _layout(data: bytes, position: int, limit: int) -> tuple[Layout, int] | None
     )
     if not is_fine:
         return None
-    layout = Layout(
+    numbers = dict.fromkeys(range(timestamp_delta, key_length), 0x80) | dict.fromkeys(range(key_length, key), 0xFF)
+    value_length = dict.fromkeys(range(key + max(key_bytes, 0), value), 0xFF)
+    is_near = value <= timestamp_delta + WORD_BYTES
+    length = data[position:body]
+    return Layout(
         end - position,
+        length,
         Field(timestamp_delta - position, offset_delta - timestamp_delta),
         Field(offset_delta - position, key_length - offset_delta),
         Field(key - position, key_bytes),
         Field(value - position, value_bytes),
+        _pattern(data, timestamp_delta, numbers | (value_length if is_near else {})),
+        None if is_near else _pattern(data, value - WORD_BYTES, value_length),
+        Pattern(int.from_bytes(length, "little") << 8, (1 << 8 * (len(length) + 1)) - 1),
     )
-    as_short = max(1, (1 << 7 * layout.offset_delta.length - 1) - delta)
-    return layout, min(as_short, (limit - position) // layout.size_bytes)
 
 
-def _run(data: bytes, header: BatchHeader, position: int, layout: Layout, count: int) -> Run:
+def _pattern(data: bytes, first: int, masks: Mapping[int, int]) -> Pattern:
+    """Of the word that begins at a position, with the mask of each byte that counts."""
+    mask = sum(bits << 8 * (position - first) for position, bits in masks.items())
+    return Pattern(_word(data, first) & mask, mask)
+
+
+def _word(data: bytes, position: int) -> int:
+    return int.from_bytes(data[position : position + WORD_BYTES], "little")
+
+
+def _run(data: bytes, header: BatchHeader, position: int, layout: Layout, room: int) -> Run:
     """The records from here on that are laid out like the first, of so many at most; the last of them may have headers
     nevertheless."""
     stride = layout.size_bytes
-    masks = _masks(layout)
-    words = _words(data, position + layout.timestamp_delta.start, stride, count)
-    count = _alike(words, int(words[0]), masks.numbers)
-    if masks.value_length:
-        lengths = _words(data, position + layout.value.start - WORD_BYTES, stride, count)
-        count = _alike(lengths, int(lengths[0]), masks.value_length)
+    delta, _ = read_varint(data, position + layout.offset_delta.start)
+    as_short = (1 << 7 * layout.offset_delta.length - 1) - delta  # how many can have offset deltas of so many bytes
+    words = _words(data, position + layout.timestamp_delta.start, stride, min(room, max(as_short, 1)))
+    count = _alike(words, layout.numbers)
+    if layout.value_length is not None:
+        count = _alike(_words(data, position + layout.value.start - WORD_BYTES, stride, count), layout.value_length)
     if count > 1:
-        length = data[position : position + layout.timestamp_delta.start - 1]
-        seams = _words(data, position + stride - 1, stride, count - 1)
-        count = 1 + _alike(seams, int.from_bytes(length, "little") << 8, masks.seam)
+        count = 1 + _alike(_words(data, position + stride - 1, stride, count - 1), layout.seam)
     return Run(header, position, count, layout, words[:count])
 
 
@@ -131,47 +175,20 @@ def _words(data: bytes, position: int, stride: int, count: int) -> Words:
     return np.ndarray((count,), "<u8", data, position, (stride,)).copy()
 
 
-def _alike(words: Words, like: int, mask: int) -> int:
-    """How many of them, from the first on, have these bits."""
-    if ((int(np.bitwise_or.reduce(words)) ^ like) | (int(np.bitwise_and.reduce(words)) ^ like)) & mask == 0:
+def _alike(words: Words, pattern: Pattern) -> int:
+    """How many of them, from the first on, are as the pattern says."""
+    bits, mask = pattern
+    if ((int(_or(words)) ^ bits) | (int(_and(words)) ^ bits)) & mask == 0:
         return len(words)
-    return int(((words ^ np.uint64(like)) & np.uint64(mask) != 0).argmax())
+    return int(((words ^ np.uint64(bits)) & np.uint64(mask) != 0).argmax())
 
 
-class Masks(NamedTuple):
-    """Which bits of its words must be alike in all records of a run."""
-
-    numbers: int  # from the timestamp delta on
-    value_length: int  # up to the value; 0 where the word above reaches as far
-    seam: int  # where a record ends and the next begins: the count of headers, and the length
-
-
-@lru_cache(LAYOUTS_KEPT_MAX)
-def _masks(layout: Layout) -> Masks:
-    first = layout.timestamp_delta.start
-    numbers_end = layout.offset_delta.start + layout.offset_delta.length
-    key, value = layout.key, layout.value
-    numbers = dict.fromkeys(range(first, numbers_end), 0x80)
-    key_length = dict.fromkeys(range(numbers_end, key.start), 0xFF)
-    value_length = dict.fromkeys(range(key.start + max(key.length, 0), value.start), 0xFF)
-    is_near = value.start <= first + WORD_BYTES
-    return Masks(
-        _mask(first, numbers | key_length | (value_length if is_near else {})),
-        0 if is_near else _mask(value.start - WORD_BYTES, value_length),
-        (1 << 8 * first) - 1,
-    )
-
-
-def _mask(first: int, columns: Mapping[int, int]) -> int:
-    return sum(bits << 8 * (column - first) for column, bits in columns.items())
-
-
-def _unzigzagged(raw: Words, bytes_max: int) -> Int64s:
-    """Varints of up to so many bytes, which are all that is in `raw`."""
-    number = raw & np.uint64(0x7F)
+def _unzigzagged(raw: Bits, bytes_max: int) -> Integers:
+    """The varints of up to so many bytes in the low bytes of `raw`."""
+    number = raw & 0x7F
     for place in range(1, bytes_max):
-        number |= raw >> np.uint64(place) & np.uint64(0x7F << 7 * place)
-    signed = number.view(np.int64)
+        number |= raw >> place & 0x7F << 7 * place
+    signed: Integers = number.view(f"i{number.itemsize}")
     return (signed >> 1) ^ -(signed & 1)
 
 
@@ -184,13 +201,10 @@ class RunFields:
         self._numbers = BatchNumbers([run.header for run in runs], [run.record_count for run in runs])
         self.offsets = self._numbers.offsets(self._deltas([run.layout.offset_delta for run in runs]))
 
-    def _deltas(self, fields: Sequence[Field]) -> Int64s:
-        raw = [
-            run.words >> np.uint64(8 * (field.start - run.layout.timestamp_delta.start))
-            & np.uint64((1 << 8 * field.length) - 1)
-            for run, field in zip(self._runs, fields, strict=True)
-        ]
-        return _unzigzagged(np.concatenate(raw), max(field.length for field in fields))
+    def _deltas(self, fields: Sequence[Field]) -> Integers:
+        bytes_max = max(field.length for field in fields)
+        pairs = zip(self._runs, fields, strict=True)
+        return _unzigzagged(np.concatenate([_field_bits(run, field, bytes_max) for run, field in pairs]), bytes_max)
 
     def keys(self) -> pa.Array:
         return self._contents([run.layout.key for run in self._runs])
@@ -213,3 +227,16 @@ class RunFields:
 
     def headers(self) -> pa.Array:
         return pa.nulls(len(self.offsets), schema.HEADERS_TYPE)
+
+
+def _field_bits(run: Run, field: Field, bytes_max: int) -> Bits:
+    """What the words of a run say from a field on: halves of words, with which numpy is faster, where these are enough
+    for fields of so many bytes. Behind a field that is shorter there is nothing."""
+    place = field.start - run.layout.timestamp_delta.start
+    if max(place, bytes_max) <= WORD_BYTES - HALF_BYTES:
+        found: Bits = np.ndarray((run.record_count,), "<u4", run.words, place, (WORD_BYTES,))
+    else:
+        found = run.words >> np.uint64(8 * place)
+    if field.length < bytes_max:
+        found = found & found.dtype.type((1 << 8 * field.length) - 1)
+    return found

@@ -22,7 +22,7 @@ from barnabas.spark.reading.log_files import AbortedRange, CorruptLog, Partition
 from barnabas.spark.reading.offsets import Bounds, Range, batch_points, resolve_batch
 from barnabas.types import Offset, Position, TopicPartition
 
-CHUNK_BYTES = 8 << 20
+CHUNK_BYTES = 2 << 20  # what is read is still in the caches of a processor when it is decoded
 
 
 class FileRange(NamedTuple):
