@@ -4,9 +4,10 @@
     benchmarks/spark.py --quick       few records, one round: shows that everything works
 
 Cases: batch reads by Spark's connector, by this data source, and by a direct scan of the segment files; records a
-second, and how many times Spark's connector that is; writes and micro-batches likewise (`spark_writes.py`). Also the
-largest resident memory of a Python worker, which must not grow with the topic. Without Maven and the connector's jars
-only our own cases are measured.
+second, and how many times Spark's connector that is; of a topic with several partitions and of one with a single one,
+which the connector reads in one task. Beside them, as a bound, a Python source that has its rows ready
+(`spark_bound.py`). Writes and micro-batches likewise (`spark_writes.py`). Also the largest resident memory of a Python
+worker, which must not grow with the topic. Without Maven and the connector's jars only our own cases are measured.
 Prints a table and writes it to benchmarks/results/DATE-COMMIT-spark.md; a quick run is not kept.
 """
 
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY / name) for name in ("benchmarks", "tests/support", "src")]
 
+import spark_bound  # noqa: E402
 import spark_connector  # noqa: E402
 import spark_writes  # noqa: E402
 from broker_process import BrokerProcess, resident_bytes  # noqa: E402
@@ -36,16 +38,16 @@ from run import circumstances, output_of, say  # noqa: E402
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TOPIC = "bench"
-PARTITIONS = 4
+TOPICS = {"bench": 4, "bench-one-partition": 1}  # how many partitions each has
 VALUE_BYTES = 100
 ROUNDS = 5
-WARM_UPS = 4  # in the first rounds Java compiles more than it runs
+WARM_UPS = 12  # after four rounds Java's compiler still had a seventh of the processor time
+THEIRS, BOUND = "Spark's connector", "rows that are ready: the bound"
 MASTER = "local[2]"
 WATERMARK_SECONDS_MAX = 30.0
 
 
-def produce(address: str, count: int) -> None:
+def produce(address: str, topic: str, count: int) -> None:
     from confluent_kafka import Producer
 
     settings = {"linger.ms": 20, "batch.size": 256 << 10, "queue.buffering.max.messages": 1_000_000, "acks": "all"}
@@ -54,7 +56,7 @@ def produce(address: str, count: int) -> None:
     for number in range(count):
         while True:
             try:
-                producer.produce(TOPIC, value, partition=number % PARTITIONS)
+                producer.produce(topic, value, partition=number % TOPICS[topic])
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -101,16 +103,19 @@ def read_seconds(load: Callable[[], Any]) -> float:
     return time.monotonic() - began
 
 
-def read_cases(spark: SparkSession, broker: BrokerProcess, with_connector: bool) -> dict[str, Callable[[], Any]]:
+def read_cases(
+    spark: SparkSession, broker: BrokerProcess, topic: str, with_connector: bool
+) -> dict[str, Callable[[], Any]]:
     def of(name: str, **given: str) -> Callable[[], Any]:
-        return lambda: spark.read.format(name).options(**given).option("subscribe", TOPIC).load()
+        return lambda: spark.read.format(name).options(**given).option("subscribe", topic).load()
 
     servers = {"kafka.bootstrap.servers": broker.address}
-    cases = {"Spark's connector": of("kafka", **servers)} if with_connector else {}
+    cases = {THEIRS: of("kafka", **servers)} if with_connector else {}
     cases["barnabas"] = of("barnabas", **servers)
     cases["barnabas, columns=value"] = of("barnabas", **servers, columns="value")
     cases["direct scan"] = of("barnabas", logDirs=str(broker.node_directory))
     cases["direct scan, columns=value"] = of("barnabas", logDirs=str(broker.node_directory), columns="value")
+    cases[BOUND] = lambda: spark.read.format(spark_bound.NAME).load()
     return cases
 
 
@@ -126,50 +131,61 @@ def session(with_connector: bool) -> Iterator[SparkSession]:
         found.stop()
 
 
-def wait_for_checkpoint(broker: BrokerProcess, count: int) -> None:
+def wait_for_checkpoint(broker: BrokerProcess, topic: str, count: int) -> None:
     """Direct scans read up to the checkpoint of the high watermark, which brokers write every few seconds."""
     deadline = time.monotonic() + WATERMARK_SECONDS_MAX
     path = broker.node_directory / "replication-offset-checkpoint"
     while True:
         lines = path.read_text().splitlines()[2:] if path.exists() else []
-        if sum(int(line.split()[2]) for line in lines if line.startswith(f"{TOPIC} ")) == count:
+        if sum(int(line.split()[2]) for line in lines if line.startswith(f"{topic} ")) == count:
             return
         assert time.monotonic() < deadline, "the checkpoint of the high watermark did not come"
         time.sleep(0.1)
 
 
-def measure_reads(count: int, rounds: int, with_connector: bool) -> tuple[dict[str, list[float]], int]:
-    """Seconds of each case, and the most memory of a worker."""
+Seconds = dict[str, list[float]]  # of each case, round by round
+
+
+def measure_reads(count: int, rounds: int, with_connector: bool) -> tuple[dict[str, Seconds], int]:
+    """For each topic; and the most memory of a worker."""
     with tempfile.TemporaryDirectory() as directory, BrokerProcess(data=Path(directory)) as broker:
-        create_topic(broker.address, TOPIC, PARTITIONS)
-        say(f"writing {count:,} records of {VALUE_BYTES} B")
-        produce(broker.address, count)
+        for topic, partition_count in TOPICS.items():
+            create_topic(broker.address, topic, partition_count)
+            say(f"writing {count:,} records of {VALUE_BYTES} B to {topic}")
+            produce(broker.address, topic, count)
+            wait_for_checkpoint(broker, topic, count)
         with session(with_connector) as spark:
-            wait_for_checkpoint(broker, count)
-            cases = read_cases(spark, broker, with_connector)
-            seconds: dict[str, list[float]] = {name: [] for name in cases}
-            for name, load in cases.items():
+            spark_bound.register(spark, row_count=count, task_count=8, value_bytes=VALUE_BYTES)
+            cases = {topic: read_cases(spark, broker, topic, with_connector) for topic in TOPICS}
+            for name, load in next(iter(cases.values())).items():
                 say(f"warming up: {name}")
                 assert load().count() == count, name
-                for _ in range(WARM_UPS):
+                for _ in range(WARM_UPS if rounds > 1 else 0):
                     read_seconds(load)
             memory = WorkerMemory()
-            for number in range(rounds):
-                for name, load in cases.items():
-                    seconds[name].append(read_seconds(load))
-                    rate = count / seconds[name][-1] / 1e6
-                    say(f"round {number + 1} of {rounds}: {name} {rate:.2f}M records a second")
+            seconds = {topic: measure_topic(topic, found, count, rounds) for topic, found in cases.items()}
             return seconds, memory.stop()
 
 
-def read_table(seconds: dict[str, list[float]], count: int) -> list[str]:
-    lines = ["| batch read | records a second | times Spark's connector |", "|---|---|---|"]
-    base = seconds.get("Spark's connector")
+def measure_topic(topic: str, cases: dict[str, Callable[[], Any]], count: int, rounds: int) -> Seconds:
+    seconds: Seconds = {name: [] for name in cases}
+    for number in range(rounds):
+        for name, load in cases.items():
+            seconds[name].append(read_seconds(load))
+            rate = count / seconds[name][-1] / 1e6
+            say(f"{topic}, round {number + 1} of {rounds}: {name} {rate:.2f}M records a second")
+    return seconds
+
+
+def read_table(topic: str, seconds: Seconds, count: int) -> list[str]:
+    partitions = f"{TOPICS[topic]} partition{'s' if TOPICS[topic] > 1 else ''}"
+    lines = [f"| batch read, {partitions} | records a second | times Spark's connector |", "|---|---|---|"]
+    base = seconds.get(THEIRS)
     for name, found in seconds.items():
         middle = statistics.median(found)
         times = f"{statistics.median(base) / middle:.1f}" if base else "not measured"
         lines.append(f"| {name} | {count / middle / 1e6:.2f}M | {times} |")
-    return lines
+    return [*lines, ""]
 
 
 def main() -> None:
@@ -190,10 +206,9 @@ def main() -> None:
         *circumstances(options.quick, False, "not measured here"),
         f"- {'with' if why_not is None else 'without'} Spark's own Kafka connector{f': {why_not}' if why_not else ''}",
         "",
-        f"{count:,} records of {VALUE_BYTES} B in {PARTITIONS} partitions, `{MASTER}`, warm, medians of {rounds}.",
+        f"{count:,} records of {VALUE_BYTES} B, `{MASTER}`, warm, medians of {rounds}.",
         "",
-        *read_table(seconds, count),
-        "",
+        *(line for topic, found in seconds.items() for line in read_table(topic, found, count)),
         f"Most resident memory of a Python worker: {memory_bytes / 2**20:.0f} MB.",
         "",
         *writes,
