@@ -62,6 +62,6 @@ def test_a_file_with_a_store_of_java(run_alone: Run, tmp_path: Path) -> None:
     settings = {"security.protocol": "SSL", "ssl.truststore.location": "trust.jks", "ssl.truststore.password": PASSWORD}
     config = written(tmp_path / "client.properties", settings)
     said = run_alone("topic", "list", "--command-config", config, code=Exit.USAGE)
-    assert "client.properties, line 3: ssl_truststore_password has no meaning here" in said.err
+    assert "client.properties, line 3: ssl.truststore.password has no meaning here" in said.err
     assert "keytool -list -rfc -keystore STORE > ca.pem" in " ".join(said.err.split())
     assert PASSWORD not in said.err

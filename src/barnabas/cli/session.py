@@ -47,7 +47,7 @@ def client_settings(
             found[keyword] = given.text
         elif not any(other.accepts(keyword) for other in others):
             try:
-                kind(**{keyword: given.text})  # which says why not, and what may have been meant
+                kind(**{given.name: given.text})  # which says why not, and what may have been meant
             except ConfigError as error:
                 raise CommandFailed(f"{given.where}: {error}", Exit.USAGE) from None
     if connection.bootstrap_server is not None:

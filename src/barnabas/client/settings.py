@@ -213,7 +213,7 @@ class ClientConfig(Config):
             raise ConfigError(f"{keyword} has no meaning here: {_REFUSED[keyword.replace('_', '.')]}")
         from difflib import get_close_matches
 
-        known = [each.attribute for each in cls.SETTINGS.values()]
+        known = [each.name if "." in keyword else each.attribute for each in cls.SETTINGS.values()]
         found = get_close_matches(keyword, known, n=1)
         hint = f"; did you mean {found[0]}?" if found else ""
         raise ConfigError(f"{keyword} is not a setting of a {cls._what()}{hint}")

@@ -6,8 +6,8 @@ range; a name that is none of them raises ConfigError with the nearest one. Does
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from barnabas.config.setting import Notation, Setting, boolean, integer, long, names, string
 from barnabas.config.validation import ConfigError, at_least, one_of
@@ -17,6 +17,8 @@ EARLIEST, LATEST, COMMITTED = "earliest", "latest", "committed"
 
 # Per partition, with Kafka's own marks for both ends: {"topic": {"0": 17, "1": -2}}.
 PartitionNumbers = dict[str, dict[int, int]]
+
+T = TypeVar("T")
 
 
 def _decode_numbers(text: str) -> PartitionNumbers:
@@ -174,6 +176,16 @@ class Options:
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
+
+
+def client_config(kind: Callable[..., T], kafka: Mapping[str, str]) -> T:
+    """The settings of a client, given by Kafka's names. Errors name the option, as it was given."""
+    if not kafka.get("bootstrap.servers"):
+        raise ConfigError('kafka.bootstrap.servers is missing; name a broker, as in "localhost:9092"')
+    try:
+        return kind(**kafka)
+    except ConfigError as problem:
+        raise ConfigError(f"{KAFKA_PREFIX}{problem}") from None
 
 
 def _closest(lower: str, by_name: Mapping[str, Setting]) -> str:

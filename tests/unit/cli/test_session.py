@@ -33,7 +33,7 @@ def test_a_file_counts_for_more_than_what_is_usual_and_less_than_options(file: P
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [("request.timout.ms=5", "did you mean request_timeout_ms?"), ("linger.ms=5", "is not a setting of a")],
+    [("request.timout.ms=5", "did you mean request.timeout.ms?"), ("linger.ms=5", "is not a setting of a")],
 )
 def test_names_that_its_client_does_not_know_are_refused_with_their_line(line: str, said: str, file: Path) -> None:
     file.write_text(f"client.id=me\n{line}\n")

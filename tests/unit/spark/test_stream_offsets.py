@@ -129,7 +129,7 @@ def test_lag_is_what_lies_between() -> None:
         ({"logDirs": "/x", "kafka.bootstrap.servers": "h:1"}, "no broker is asked"),
         ({"logDirs": "/x", "kafka.isolation.level": "some"}, "neither"),
         ({"kafka.bootstrap.servers": ""}, "bootstrap.servers is missing"),
-        ({"kafka.fetch.max.byte": "5", "kafka.bootstrap.servers": "h:1"}, "did you mean fetch_max_bytes"),
+        ({"kafka.fetch.max.byte": "5", "kafka.bootstrap.servers": "h:1"}, "did you mean fetch.max.bytes"),
         ({"kafka.check.crcs": "false", "kafka.bootstrap.servers": "h:1"}, "always checked"),
     ],
 )

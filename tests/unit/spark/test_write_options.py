@@ -22,7 +22,7 @@ VALUE = StructType().add("value", StringType())
         ({"topik": "t"}, "topik is not an option .* did you mean topic"),
         ({"kafka.linger.ms": "5"}, "kafka.linger.ms has no meaning for a write: rows are sent as they come"),
         ({"kafka.transactional.id": "x"}, "exactlyOnce makes transactions"),
-        ({"kafka.batch.sise": "5"}, "did you mean batch_size"),
+        ({"kafka.batch.sise": "5"}, "kafka.batch.sise is not a setting .* did you mean batch.size"),
         ({"kafka.acks": "0"}, "kafka.acks: 0 is not allowed"),
         ({"kafka.acks": "1", "exactlyonce": "true", "sinkid": "s"}, "exactlyOnce needs kafka.acks=all"),
         ({"exactlyonce": "true"}, "exactlyOnce needs sinkId"),

@@ -6,6 +6,7 @@ from barnabas.client.settings import ClientConfig
 from barnabas.config.setting import boolean, integer, string
 from barnabas.config.validation import ConfigError, at_least, one_of
 from barnabas.protocol import special_numbers
+from barnabas.spark.options import client_config
 
 READ_COMMITTED = "read_committed"
 
@@ -43,10 +44,4 @@ class ReadConfig(ClientConfig):
 
 
 def read_config(kafka: Mapping[str, str]) -> ReadConfig:
-    """Of Kafka's names. Errors name the option, as it was given."""
-    if not kafka.get("bootstrap.servers"):
-        raise ConfigError('kafka.bootstrap.servers is missing; name a broker, as in "localhost:9092"')
-    try:
-        return ReadConfig(**kafka)
-    except ConfigError as problem:
-        raise ConfigError(f"kafka.{problem}") from None
+    return client_config(ReadConfig, kafka)

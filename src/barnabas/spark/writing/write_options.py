@@ -13,7 +13,7 @@ from barnabas.client.settings import ProducerConfig
 from barnabas.config.setting import Setting, boolean, long, string
 from barnabas.config.validation import ConfigError, at_least
 from barnabas.protocol.compression import Codec
-from barnabas.spark.options import Options
+from barnabas.spark.options import Options, client_config
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -115,10 +115,8 @@ class WriteOptions:
         return found
 
     def _config(self, kafka: Mapping[str, str]) -> ProducerConfig:
-        if "bootstrap.servers" not in kafka:
-            raise ConfigError("kafka.bootstrap.servers is missing: it names a broker, as host:port")
         wanted = {"batch.size": str(BATCH_BYTES), "max.request.size": str(REQUEST_BYTES_MAX), **kafka}
-        config = ProducerConfig(**{name.replace(".", "_"): value for name, value in wanted.items()})
+        config = client_config(ProducerConfig, wanted)
         if config.acks == 0:
             raise ConfigError("kafka.acks: 0 is not allowed, for nobody would know what was written")
         if self.exactly_once and not config.is_idempotent:
