@@ -28,6 +28,11 @@ def test_a_fresh_seed(nodes: int, number: int) -> None:
     assert result.virtual_seconds > SECONDS
 
 
+def test_a_watermark_that_waits_for_the_sync_of_what_was_recovered() -> None:
+    """1661900522: with one node and a slow disk, the checker took it for one that had fallen."""
+    assert run_seed(1661900522, Options(nodes=1, seconds=SECONDS)).failure is None
+
+
 def test_one_seed_is_one_run_under_any_hash_seed() -> None:
     outputs = []
     for hash_seed in ("1", "2"):

@@ -61,6 +61,10 @@ class Character:
     def is_transactional(self) -> bool:
         return bool(self.copiers)
 
+    @property
+    def syncs_each_batch(self) -> bool:
+        return self.settings["log.flush.interval.messages"] == "1"
+
     @classmethod
     def drawn(cls, random: Random, nodes: int) -> Character:
         power = random.random() < 0.5

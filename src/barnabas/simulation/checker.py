@@ -26,6 +26,7 @@ class Promises:
 
     acks_kept: tuple[int, ...]  # an acknowledgement of such a write is for ever
     one_node: bool  # then every offset that anybody was told is for ever
+    syncs_each_batch: bool  # then what a recovery found counts once it is synced, a while after the start
 
 
 class Checker:

@@ -170,8 +170,9 @@ class ReadersAgree(Checker):
 class WatermarkNeverFalls(Checker):
     """Who asks after the watermark was seen to be somewhere never hears of a lower one, from the same leader.
 
-    A new leader of several may lag behind for a moment (KIP-207); with one node there is no such excuse. What lies
-    below it is never out of range, unless it is below the start of the log too.
+    A new leader of several may lag behind for a moment (KIP-207), and so may one that syncs what its recovery found
+    before it counts; any other single node has no such excuse. What lies below the watermark is never out of range,
+    unless it is below the start of the log too.
     """
 
     def __init__(self, promises: Promises) -> None:
@@ -185,7 +186,8 @@ class WatermarkNeverFalls(Checker):
                 seen = self._highest.get(event.partition_id, {})
                 self._when_asked[event.reader, event.partition_id] = dict(seen)
             case Fetched():
-                epoch = 0 if self.promises.one_node else event.leader_epoch
+                has_no_excuse = self.promises.one_node and not self.promises.syncs_each_batch
+                epoch = 0 if has_no_excuse else event.leader_epoch
                 before = self._when_asked.get((event.reader, event.partition_id), {}).get(epoch, 0)
                 if event.high_watermark < before:
                     self.fail(f"{event.partition_id} had watermark {before}, now {event.high_watermark}")

@@ -134,7 +134,11 @@ class Simulation:
         self.cluster.on_election = lambda: self.loop.call_soon(self._inspect_quorum, context=self.loop.world)
         self.history = History(self.trace.note)
         self.board = Board(self.history, self.character.habits)
-        promises = Promises(acks_kept=(-1, 1) if options.nodes == 1 else (-1,), one_node=options.nodes == 1)
+        promises = Promises(
+            acks_kept=(-1, 1) if options.nodes == 1 else (-1,),
+            one_node=options.nodes == 1,
+            syncs_each_batch=self.character.syncs_each_batch,
+        )
         self.checkers: list[Checker] = all_checkers(promises)
         self.history.observers = [checker.observe for checker in self.checkers]
         self.clock = VirtualClock(self.loop, now_ms=EPOCH_MS)
