@@ -44,6 +44,7 @@ ROUNDS = 5
 WARM_UPS = 12  # after four rounds Java's compiler still had a seventh of the processor time
 THEIRS, BOUND = "Spark's connector", "rows that are ready: the bound"
 MASTER = "local[2]"
+TASKS = 8  # of the bound: as many as `barnabas` cuts 4 million records into
 WATERMARK_SECONDS_MAX = 30.0
 
 
@@ -155,7 +156,7 @@ def measure_reads(count: int, rounds: int, with_connector: bool) -> tuple[dict[s
             produce(broker.address, topic, count)
             wait_for_checkpoint(broker, topic, count)
         with session(with_connector) as spark:
-            spark_bound.register(spark, row_count=count, task_count=8, value_bytes=VALUE_BYTES)
+            spark_bound.register(spark, row_count=count, task_count=TASKS, value_bytes=VALUE_BYTES)
             cases = {topic: read_cases(spark, broker, topic, with_connector) for topic in TOPICS}
             for name, load in next(iter(cases.values())).items():
                 say(f"warming up: {name}")

@@ -190,7 +190,7 @@ def test_damage_within_a_run_is_refused_as_it_is_elsewhere(record: int, key: byt
         start = end
         size, body = read_varint(data, start)
         end = body + size
-    for byte in (*range(start, start + 8 + len(key or b"") + 1), end - 1):
+    for byte in (*range(start, start + 12 + len(key or b"")), end - 1):
         for bit in range(8):
             damaged = data.copy()
             damaged[byte] ^= 1 << bit
