@@ -1,6 +1,5 @@
 """Our bytes read and written again by Kafka's own classes, for every message and version: those that kio lacks too."""
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -8,17 +7,16 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.support.kafka_schemas import JARS, JAVA
+from tests.support import kafka_jars
+from tests.support.kafka_schemas import JAVA
 from tests.support.message_values import Case, cases, messages
 
+WHY_NOT = kafka_jars.why_not_here()
 ECHO = Path(__file__).resolve().parents[1] / "support" / "MessageEcho.java"
 
 
 @pytest.mark.java
-@pytest.mark.skipif(shutil.which("java") is None, reason="needs Java 17")
-@pytest.mark.skipif(
-    not JARS.is_dir(), reason="the jars of Apache Kafka are not on this machine (ANCHOR names their folder)"
-)
+@pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 def test_kafka_reads_and_writes_the_same_bytes() -> None:
     lines = [(case, data) for case in cases() for data in samples(case)]
     text = "".join(f"{case.message.name} {case.version} {data.hex()}\n" for case, data in lines)

@@ -3,7 +3,6 @@
 Except that Kafka lets replicas that are taken away be eligible to lead, which we do not.
 """
 
-import shutil
 import subprocess
 from pathlib import Path
 from random import Random
@@ -13,18 +12,17 @@ import pytest
 
 from barnabas.controller.partition_change import Election, PartitionChange, PartitionRules
 from barnabas.metadata.image import PartitionImage
-from tests.support.kafka_schemas import JARS, JAVA
+from tests.support import kafka_jars
+from tests.support.kafka_schemas import JAVA
 
+WHY_NOT = kafka_jars.why_not_here()
 PROGRAM = Path(__file__).resolve().parents[1] / "support" / "PartitionChanges.java"
 CASES = 20_000
 BROKERS = range(1, 7)
 
 
 @pytest.mark.java
-@pytest.mark.skipif(shutil.which("java") is None, reason="needs Java 17")
-@pytest.mark.skipif(
-    not JARS.is_dir(), reason="the jars of Apache Kafka are not on this machine (ANCHOR names their folder)"
-)
+@pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 def test_kafka_works_out_the_same_changes() -> None:
     random = Random(1)
     cases = [case(random) for _ in range(CASES)]

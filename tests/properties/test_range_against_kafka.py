@@ -1,6 +1,5 @@
 """Groups divided by Kafka's own range assignor and by ours, with racks and without: everybody gets the same."""
 
-import shutil
 import subprocess
 from pathlib import Path
 from random import Random
@@ -10,8 +9,10 @@ import pytest
 from barnabas.client.assignors.range import RANGE
 from barnabas.client.assignors.specification import Member
 from barnabas.types import TopicPartition
-from tests.support.kafka_schemas import JARS, JAVA
+from tests.support import kafka_jars
+from tests.support.kafka_schemas import JAVA
 
+WHY_NOT = kafka_jars.why_not_here()
 PROGRAM = Path(__file__).resolve().parents[1] / "support" / "RangeAssignments.java"
 CASES = 5_000
 RACKS = ("a", "b", "c")
@@ -20,10 +21,7 @@ Group = tuple[dict[str, list[tuple[str, ...]]], dict[str, Member]]
 
 
 @pytest.mark.java
-@pytest.mark.skipif(shutil.which("java") is None, reason="needs Java 17")
-@pytest.mark.skipif(
-    not JARS.is_dir(), reason="the jars of Apache Kafka are not on this machine (ANCHOR names their folder)"
-)
+@pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 def test_kafka_divides_groups_alike() -> None:
     random = Random(7)
     groups = [drawn(random) for _ in range(CASES)]

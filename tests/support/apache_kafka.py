@@ -1,13 +1,8 @@
-"""Apache Kafka itself and its tools, as oracle and as the other side of benchmarks.
-
-Its jars come from Maven Central by name into a cache outside of the repository (ANCHOR, else ~/.cache/barnabas-anchor).
-Holds: without Java, or without the jars and Maven to fetch them, `why_unavailable` says so in a sentence.
-"""
+"""Apache Kafka itself and its tools, as oracle and as the other side of benchmarks. kafka_jars fetches the jars."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -17,55 +12,16 @@ from pathlib import Path
 from types import TracebackType
 
 from broker_process import resident_bytes
+from kafka_jars import VERSION, fetch_jars, has_jars, libraries, why_not_here, why_unavailable
 
 from barnabas.cli.ports import Ports
 
-VERSION = "4.3.1"
+__all__ = ["VERSION", "ApacheKafka", "ApacheKafkaCluster", "fetch_jars", "has_jars", "why_not_here", "why_unavailable"]
 READY_SECONDS_MAX = 300.0  # two seconds on an idle machine
 SERVER_FLAGS = ("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 QUICK_SERVER_FLAGS = ("-Xmx1G", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # for some minutes with little to do
 QUICK_TOOL_FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # most tools live for a second
-POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-<modelVersion>4.0.0</modelVersion><groupId>anchor</groupId><artifactId>kafka</artifactId><version>1</version>
-<dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version></dependency>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{VERSION}</version></dependency>
-<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-nop</artifactId><version>1.7.36</version></dependency>
-</dependencies></project>
-"""
 _kept = Ports("127.0.0.1")
-
-
-def cache_directory() -> Path:
-    return Path(os.environ.get("ANCHOR") or Path.home() / ".cache" / "barnabas-anchor")
-
-
-def libraries() -> Path:
-    return cache_directory() / "libs"
-
-
-def has_jars() -> bool:
-    return (libraries() / f"kafka_2.13-{VERSION}.jar").exists()
-
-
-def why_unavailable() -> str | None:
-    """None if Kafka's tools can be run now, or after `fetch_jars`."""
-    if shutil.which("java") is None:
-        return "Java is not installed"
-    if not has_jars() and shutil.which("mvn") is None:
-        return f"the jars of Apache Kafka {VERSION} are not in {libraries()} and Maven is not installed"
-    return None
-
-
-def fetch_jars() -> None:
-    """By Maven, where they are missing."""
-    if has_jars():
-        return
-    cache_directory().mkdir(parents=True, exist_ok=True)
-    pom = cache_directory() / "pom.xml"
-    pom.write_text(POM)
-    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={libraries()}"]
-    subprocess.run(["mvn", "-q", "-f", str(pom), *goal], check=True)
 
 
 def java_command(main_class: str, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:

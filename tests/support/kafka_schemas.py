@@ -1,20 +1,20 @@
 """Kafka's own message schemas, from wherever this machine has them.
 
 kafka-python's wheel carries those of the client APIs, for a Kafka that may be older or newer than 4.3.1. The jars of
-Apache Kafka 4.3.1 carry all of them; they are there if somebody has fetched them (ANCHOR names the folder).
+Apache Kafka 4.3.1 carry all of them; kafka_jars fetches them.
 """
 
 import json
-import os
 import re
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-JARS = Path(os.environ.get("ANCHOR") or Path.home() / ".cache" / "barnabas-anchor") / "libs"
-JAVA = ("java", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*")  # for programs that live for a second or two
-KAFKA_VERSION = "4.3.1"
+from tests.support import kafka_jars
+
+# For programs that live for a second or two.
+JAVA = ("java", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_jars.libraries()}/*")
 ALL_VERSIONS = 32767
 COMMENT = re.compile(r'^\s*//.*$|//[^"\n]*$', re.MULTILINE)
 
@@ -32,7 +32,7 @@ def kafka_python_schemas() -> dict[str, Schema]:
 def jar_schemas() -> dict[str, Schema]:
     """Empty where the jars are not on this machine."""
     schemas = {}
-    for jar in sorted(JARS.glob(f"kafka-*-{KAFKA_VERSION}.jar")):
+    for jar in sorted(kafka_jars.libraries().glob(f"kafka-*-{kafka_jars.VERSION}.jar")):
         with zipfile.ZipFile(jar) as archive:
             for name in archive.namelist():
                 if re.fullmatch(r"(common/)?(message|metadata)/\w+\.json", name):

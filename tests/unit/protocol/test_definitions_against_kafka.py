@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.support import kafka_jars
 from tests.support.kafka_schemas import (
-    JARS,
     Schema,
     field_versions,
     jar_schemas,
@@ -17,9 +17,8 @@ from tools.protocol_generator.__main__ import read_definitions
 from tools.protocol_generator.grammar import FIXED_FORMATS, VARIABLE_TYPES, Definition, Field, Message, Struct
 from tools.protocol_generator.names import snake_case
 
-needs_jars = pytest.mark.skipif(
-    not JARS.is_dir(), reason="the jars of Apache Kafka 4.3.1 are not on this machine (ANCHOR names their folder)"
-)
+WHY_NOT = kafka_jars.why_not_here()
+needs_jars = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 PRIMITIVES = {*FIXED_FORMATS, *VARIABLE_TYPES}
 INTEGERS = {"int8", "int16", "uint16", "int32", "uint32", "int64"}
 
