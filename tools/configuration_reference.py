@@ -24,8 +24,24 @@ a properties file (`barnabas broker FILE`) or from the command line (`--config n
 *cluster-wide* can be set while brokers run, for all of them or for one, and counts at once; one that is *read-only*
 is read at start. Topics and groups take every setting at any time.
 
-A name that nobody knows is an error at its line, with the closest known name. A name that Kafka knows but that has no
-effect here is a warning, with the reason; see [below](#settings-without-effect).
+### Names that are not in these tables
+Kafka logs a warning about a setting that it does not know, and starts. So does Barnabas, except where that would be
+dangerous or is surely a mistake:
+
+| the setting | what happens |
+|---|---|
+| ignoring it could weaken security or durability (1) | the node refuses to start |
+| its name is a near miss of a known one (2) | the node refuses to start; with `--lenient` it warns and starts |
+| Kafka knows it, but it [has no effect](#settings-without-effect) here | a warning with the reason |
+| any other name | a warning |
+
+1. One of [these](#refused), or an unknown name with a word such as `ssl`, `acl`, `password`, `flush` or `isr`.
+2. A typing error away from it, or a topic's name for a broker setting: `retention.ms` for `log.retention.ms`. The
+   complaint names the setting that was meant.
+
+Each complaint names the file and the line. All complaints are shown at once. Settings that are stored while brokers run
+(IncrementalAlterConfigs) are not judged so: as in Kafka, a name that no broker knows is stored and shown, and each
+broker logs a warning.
 """
 
 
@@ -52,6 +68,9 @@ def page() -> str:
             ),
             "## Settings without effect",
             *_without_effect(),
+            "### Refused",
+            "A node does not start with these, because ignoring them would weaken the cluster:\n",
+            *table(("name", "why"), ((f"`{name}`", why) for name, why in inapplicable.DANGERS.items())),
         ]
     )
 

@@ -52,8 +52,14 @@ def test_the_ready_line_names_the_port_it_serves():
             assert (node.node_id, node.host, node.port) == (1, "127.0.0.1", broker.port)
 
 
+def test_clients_are_told_the_host_of_the_listener():
+    with BrokerProcess(arguments=["--host", "localhost"]) as broker, Wire(f"127.0.0.1:{broker.port}") as wire:
+        (node,) = wire.call(MetadataRequest(topics=[]), 12).brokers
+        assert (node.host, node.port) == ("localhost", broker.port)
+
+
 def test_clients_are_told_the_address_they_dialled():
-    """No advertised listener is set: a client that came through another name of the host is sent back to that."""
+    """No host is set: a client that came through another name of the host is sent back to that."""
     with BrokerProcess(arguments=["--host", "0.0.0.0"]) as broker:
         for host in ("127.0.0.1", "127.0.0.2"):
             with Wire(f"{host}:{broker.port}") as wire:
@@ -66,6 +72,13 @@ def test_an_advertised_listener_is_told_to_everyone():
     with broker, Wire(broker.address) as wire:
         (node,) = wire.call(MetadataRequest(topics=[]), 12).brokers
         assert (node.host, node.port) == ("broker.example", 1234)
+
+
+def test_port_0_is_told_as_the_port_that_was_bound():
+    broker = BrokerProcess(port=0, config={"advertised.listeners": "PLAINTEXT://localhost:0"})
+    with broker, Wire(broker.address) as wire:
+        (node,) = wire.call(MetadataRequest(topics=[]), 12).brokers
+        assert (node.host, node.port) == ("localhost", broker.port)
 
 
 def test_a_second_broker_on_the_same_directory_is_refused(tmp_path: Path):
@@ -149,7 +162,8 @@ def test_the_cluster_id_stays(tmp_path: Path):
 @pytest.mark.parametrize(
     ("setting", "named"),
     [
-        ("no.such.setting=1", "no.such.setting"),
+        ("num.partition=1", "num.partitions"),
+        ("no.such.password=1", "no.such.password"),
         ("num.partitions=many", "num.partitions"),
         ("log.segment.bytes=-5", "log.segment.bytes"),
         ("just-a-word", "just-a-word"),
@@ -191,11 +205,10 @@ def test_a_properties_file(tmp_path: Path):
     assert refused.returncode == 2
     assert "num.partitions" in refused.stderr
     assert "6" in refused.stderr
-    properties.write_text(text + "no.such.thing=1\n")
+    properties.write_text(text + "num.partition=1\n")
     refused = run_barnabas("broker", str(properties), directory=tmp_path)
     assert refused.returncode == 2
-    assert "no.such.thing" in refused.stderr
-    assert "6" in refused.stderr
+    assert "line 6: num.partition is not a broker setting; did you mean num.partitions?" in refused.stderr
     missing = run_barnabas("broker", "missing.properties", directory=tmp_path)
     assert (missing.returncode, missing.stderr) == (4, "barnabas: there is no file missing.properties\n")
 

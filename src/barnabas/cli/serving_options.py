@@ -72,6 +72,11 @@ def _add_common(command: argparse.ArgumentParser) -> None:
         help="a broker setting by Kafka's name; may be repeated, and goes before what a file says",
     )
     command.add_argument(
+        "--lenient",
+        action="store_true",
+        help="start although the name of a setting is close to a known one and probably a mistake; it has no effect",
+    )
+    command.add_argument(
         "--log-level",
         default="info",
         choices=("debug", "info", "warning", "error"),

@@ -63,6 +63,7 @@ def commands(options: argparse.Namespace, client_ports: Ports, voter_ports: Port
         ]
         command = [sys.executable, "-m", "barnabas", "up", "--supervised", "--node-id", str(id)]
         command += ["--log-level", options.log_level]
+        command += ["--lenient"] if options.lenient else []
         command += ["--memory"] if options.memory else ["--data", options.data] if options.data else []
         for setting in (*settings, *options.config):
             command += ["--config", setting]

@@ -7,7 +7,7 @@ Defaults are Kafka's except where one node must be able to start from nothing: `
 from collections.abc import Mapping
 
 from barnabas.config.cleaner import CleanerConfig
-from barnabas.config.endpoints import ENDPOINTS, PROTOCOL_MAP, UPPER_CASE, Endpoint
+from barnabas.config.endpoints import ENDPOINTS, PROTOCOL_MAP, UPPER_CASE, WILDCARD_HOSTS, Endpoint
 from barnabas.config.setting import DISTINCT, Update, boolean, double, integer, long, names, string
 from barnabas.config.validation import (
     INT_MAX,
@@ -24,6 +24,7 @@ from barnabas.config.validation import (
 )
 
 CLUSTER_WIDE = Update.CLUSTER_WIDE
+OLDER_NAMES = {"broker.id": "node.id"}
 
 
 class BrokerConfig(CleanerConfig):
@@ -52,7 +53,7 @@ class BrokerConfig(CleanerConfig):
         "advertised.listeners",
         None,
         notation=ENDPOINTS,
-        help="Addresses that clients are told to use; without it, each is told the address that it dialled.",
+        help="Addresses that clients are told; without it those of listeners, or what they dialled for an empty host.",
     )
     listener_security_protocol_map: Mapping[str, str] = string(
         "listener.security.protocol.map",
@@ -340,6 +341,13 @@ class BrokerConfig(CleanerConfig):
         update=CLUSTER_WIDE,
         help="How long a partition remembers the sequence numbers of a producer that writes no more.",
     )
+    producer_id_expiration_check_interval_ms: int = integer(
+        "producer.id.expiration.check.interval.ms",
+        600_000,
+        at_least(1),
+        internal=True,
+        help="How often partitions forget producers that have expired.",
+    )
 
     # Connections and requests
     socket_request_max_bytes: int = integer(
@@ -415,10 +423,11 @@ class BrokerConfig(CleanerConfig):
         for endpoint in self.advertised_listeners or ():
             if endpoint.listener_name not in listening:
                 raise ConfigError(f"advertised.listeners: {endpoint} is not allowed; listeners has no such name")
-            if endpoint.host in ("", "0.0.0.0", "::"):
+            if endpoint.host in WILDCARD_HOSTS:
                 raise ConfigError(f"advertised.listeners: {endpoint} is not allowed; clients need an address to dial")
         name = self.inter_broker_listener_name
-        if name is not None and name.upper() not in listening:
+        # A controller alone has no listener for brokers; the setting often stands in a file that all nodes share.
+        if name is not None and "broker" in self.process_roles and name.upper() not in listening:
             raise ConfigError(f"inter.broker.listener.name: {name!r} is not allowed; listeners has no such name")
 
     def _check_quorum(self) -> None:

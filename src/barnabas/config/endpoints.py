@@ -1,12 +1,15 @@
 """Addresses as settings write them: `NAME://host:port`, `id@host:port` and `host:port`.
 
-An empty host means every interface. An IPv6 host stands in brackets.
+An empty host means every interface. An IPv6 host stands in brackets. Port 0 means any free one, which is known once the
+listener is bound; what is told to others has that one instead.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from barnabas.config.setting import Notation
+
+WILDCARD_HOSTS = ("", "0.0.0.0", "::")  # every address of this machine: fit to listen on, not to dial
 
 
 class Endpoint(NamedTuple):
@@ -39,6 +42,20 @@ class Server(NamedTuple):
 
     def __str__(self) -> str:
         return f"{_bracketed(self.host)}:{self.port}"
+
+
+def told(named: Iterable[Endpoint], bound: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
+    """The endpoints that others are told, in the order of `bound`: those that the settings name, with real ports.
+
+    A listener that is bound and not named is told to nobody.
+    """
+    by_name = {each.listener_name: each for each in named}
+    found = []
+    for each in bound:
+        endpoint = by_name.get(each.listener_name)
+        if endpoint is not None:
+            found.append(endpoint._replace(host=endpoint.host or each.host, port=endpoint.port or each.port))
+    return tuple(found)
 
 
 def _bracketed(host: str) -> str:

@@ -1,7 +1,7 @@
 """Settings of Kafka that a file may hold and that have no effect here, each with the reason.
 
-Nothing is accepted and ignored in silence: whoever loads one of these is told. A setting moves from here to `broker`
-on the day on which something honours it. Imported only where a name is not a setting, to keep starting quick.
+Nothing is accepted and ignored in silence: loading one of these logs a warning, or is refused where ignoring it would
+weaken the cluster (`danger`). A setting moves from here to `broker` when something implements it.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _NAMES_BY_REASON = {
         controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
         group.consumer.regex.refresh.interval.ms group.share.initialize.retry.interval.ms
         group.share.persister.class.name internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
-        internal.metadata.max.batch.size.in.bytes log.initial.task.delay.ms producer.id.expiration.check.interval.ms
+        internal.metadata.max.batch.size.in.bytes log.initial.task.delay.ms
         remote.log.index.file.cache.ttl.ms remote.log.manager.task.retry.backoff.max.ms
         remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter server.max.startup.time.ms
         share.coordinator.cold.partition.snapshot.interval.ms share.coordinator.state.topic.prune.interval.ms
@@ -91,7 +91,7 @@ _NAMES_BY_REASON = {
         transaction.state.log.load.buffer.size
     """,
     "TLS, SASL, tokens and authorization are not available yet": """
-        connection.failed.authentication.delay.ms connections.max.reauth.ms
+        allow.everyone.if.no.acl.found connection.failed.authentication.delay.ms connections.max.reauth.ms
         delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.max.lifetime.ms
         delegation.token.secret.key early.start.listeners sasl.enabled.mechanisms sasl.jaas.config
         sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
@@ -114,7 +114,7 @@ _NAMES_BY_REASON = {
         ssl.cipher.suites ssl.client.auth ssl.enabled.protocols ssl.endpoint.identification.algorithm
         ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
         ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.truststore.certificates
-        ssl.truststore.location ssl.truststore.password ssl.truststore.type
+        ssl.truststore.location ssl.truststore.password ssl.truststore.type super.users
     """,
     "a coordinator writes its records at once": """
         group.coordinator.append.linger.ms
@@ -147,13 +147,17 @@ _NAMES_BY_REASON = {
         zookeeper.set.acl
     """,
 }
-# A broker that started without these would protect less than its owner believes: no warning, a refusal.
+# A broker that ignored these would protect less than its owner believes: no warning, a refusal.
 DANGERS: Mapping[str, str] = MappingProxyType(
     {
+        "alter.config.policy.class.name": "no policy would be asked before settings change",
         "authorizer.class.name": "there is no authorization yet, so everyone could read and write everything",
+        "config.providers": "values such as ${file:...} would be taken as they stand; write the values themselves",
+        "create.topic.policy.class.name": "no policy would be asked before topics are created",
         "security.inter.broker.protocol": "only PLAINTEXT is available yet",
     }
 )
+_HARMLESS_VALUES = ("", "PLAINTEXT")
 _REASONS_BY_PREFIX = {
     "listener.name.": "settings of single listeners are not available yet",
     "rsm.config.": "there is no tiered storage",
@@ -164,6 +168,11 @@ _REASONS_BY_PREFIX = {
 REASONS: Mapping[str, str] = MappingProxyType(
     {name: reason for reason, names in _NAMES_BY_REASON.items() for name in names.split()}
 )
+
+
+def danger(name: str, text: str) -> str | None:
+    """Why the setting cannot be ignored, as the end of a sentence; None where it can."""
+    return None if text.strip() in _HARMLESS_VALUES else DANGERS.get(name)
 
 
 def reason(name: str) -> str | None:

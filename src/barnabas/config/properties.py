@@ -9,10 +9,9 @@ Does not know: files. Whoever calls has read them.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from barnabas.config.broker import BrokerConfig
+from barnabas.config.broker import OLDER_NAMES, BrokerConfig
 from barnabas.config.validation import ConfigError
 
-_OLDER_NAMES = {"broker.id": "node.id"}
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _WHITE = " \t\f"
 
@@ -51,19 +50,23 @@ def read_option(option: str, where: str = "--config") -> Given:
     return Given(name.strip(), text, where)
 
 
-def load(given: Iterable[Given]) -> Loaded:
+def load(given: Iterable[Given], *, lenient: bool = False) -> Loaded:
     """The config that these settings make; of two with one name the last counts.
 
+    `unknown.judge` decides about names that are no settings here; `lenient` is for it.
     ConfigError lists everything that is wrong, one complaint a line.
     """
     chosen: dict[str, Given] = {}
     warnings: list[str] = []
     errors: list[str] = []
     for each in given:
-        name = _OLDER_NAMES.get(each.name, each.name)
+        name = OLDER_NAMES.get(each.name, each.name)
         setting = BrokerConfig.SETTINGS.get(name)
         if setting is None:
-            _sort_out(each, warnings, errors)
+            from barnabas.config.unknown import judge  # here, to keep starting quick
+
+            verdict = judge(each.name, each.text, lenient=lenient)
+            (errors if verdict.is_refused else warnings).append(f"{each.where}: {each.name} {verdict.words}")
             continue
         try:
             setting.decode(each.text)
@@ -81,29 +84,6 @@ def load(given: Iterable[Given]) -> Loaded:
         name = str(error).partition(":")[0]
         where = f"{chosen[name].where}: " if name in chosen else ""
         raise ConfigError(f"{where}{error}") from None
-
-
-def _sort_out(given: Given, warnings: list[str], errors: list[str]) -> None:
-    """A name that is no setting here: either Kafka knows it, or nobody does."""
-    from barnabas.config import inapplicable
-
-    danger = inapplicable.DANGERS.get(given.name)
-    reason = inapplicable.reason(given.name)
-    if danger is not None and given.text.strip() not in ("", "PLAINTEXT"):
-        errors.append(f"{given.where}: {given.name} is refused: {danger}")
-    elif reason is not None:
-        warnings.append(f"{given.where}: {given.name} has no effect: {reason}")
-    else:
-        errors.append(f"{given.where}: {given.name} is not a broker setting{_closest(given.name)}")
-
-
-def _closest(name: str) -> str:
-    from difflib import get_close_matches
-
-    from barnabas.config.inapplicable import REASONS
-
-    found = get_close_matches(name, [*BrokerConfig.SETTINGS, *_OLDER_NAMES, *REASONS], n=1)
-    return f"; did you mean {found[0]}?" if found else ""
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -290,7 +290,7 @@ class Config(metaclass=ConfigClass):
     def _fill(self, overrides: Mapping[str, str], default: Callable[[Setting], Any], what: str) -> None:
         for name in overrides:
             if name not in self.SETTINGS:
-                raise ConfigError(f"{name} is not a {what} setting")
+                raise ConfigError(f"Unknown {what} config name: {name}")
         object.__setattr__(self, "overrides", dict(overrides))
         for name, setting in self.SETTINGS.items():
             text = overrides.get(name)

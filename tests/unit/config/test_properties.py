@@ -72,11 +72,25 @@ def test_a_file_of_kafka_loads() -> None:
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        load(read_file("log.segment.byts=1\nnum.partitions=0\nxyzzy=1\n", "f"))
+        load(read_file("log.segment.byts=1\nnum.partitions=0\nsome.ssl.thing=1\nxyzzy=1\n", "f"))
     lines = str(caught.value).splitlines()
     assert lines[0] == "f, line 1: log.segment.byts is not a broker setting; did you mean log.segment.bytes?"
     assert lines[1].startswith("f, line 2: num.partitions: '0' is not allowed")
-    assert lines[2] == "f, line 3: xyzzy is not a broker setting"
+    assert lines[2].startswith("f, line 3: some.ssl.thing is refused")
+    assert len(lines) == 3
+
+
+def test_other_names_are_told_and_do_no_harm() -> None:
+    loaded = load(read_file("num.partitions=3\nxyzzy=1\n", "f"))
+    assert loaded.config.num_partitions == 3
+    assert loaded.warnings == ["f, line 2: xyzzy is not a broker setting and has no effect"]
+
+
+def test_lenient_loads_in_spite_of_a_typing_error() -> None:
+    loaded = load(read_file("log.segment.byts=1\n", "f"), lenient=True)
+    assert loaded.warnings == [
+        "f, line 1: log.segment.byts is not a broker setting and has no effect; did you mean log.segment.bytes?"
+    ]
 
 
 def test_what_does_not_fit_together_is_named_with_its_line() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.config.broker import BrokerConfig, effective, is_dynamic
-from barnabas.config.endpoints import Endpoint, Server, Voter
+from barnabas.config.endpoints import Endpoint, Server, Voter, told
 from barnabas.config.setting import Config, Setting, ValueType, integer
 from barnabas.config.topic import TopicConfig
 from barnabas.config.validation import Allowed, ConfigError, OutOfRange
@@ -114,9 +114,9 @@ def test_equality_is_that_of_values() -> None:
 
 
 def test_unknown_names_are_refused() -> None:
-    with pytest.raises(ConfigError, match="nonsense is not a topic setting"):
+    with pytest.raises(ConfigError, match="Unknown topic config name: nonsense"):
         topic(nonsense="1")
-    with pytest.raises(ConfigError, match=r"retention\.ms is not a broker setting"):
+    with pytest.raises(ConfigError, match=r"Unknown broker config name: retention\.ms"):
         BrokerConfig({"retention.ms": "1"})
 
 
@@ -214,6 +214,30 @@ def test_endpoints() -> None:
     for name in ("listeners", "controller.quorum.voters", "controller.quorum.bootstrap.servers"):
         setting = BrokerConfig.SETTINGS[name]
         assert setting.decode(setting.encode(config.value(name)) or "") == config.value(name)
+
+
+def test_what_others_are_told_of_listeners() -> None:
+    named = (Endpoint("A", "a.example", 0), Endpoint("B", "", 9), Endpoint("C", "c.example", 3))
+    bound = (Endpoint("C", "10.0.0.1", 33), Endpoint("A", "127.0.0.1", 11), Endpoint("B", "0.0.0.0", 9))
+    assert told(named, bound) == (
+        Endpoint("C", "c.example", 3),
+        Endpoint("A", "a.example", 11),
+        Endpoint("B", "0.0.0.0", 9),
+    )
+    assert told(named[:1], bound) == (Endpoint("A", "a.example", 11),)
+
+
+def test_a_controller_alone_has_no_listener_for_brokers() -> None:
+    """The setting often stands in a file that all nodes share."""
+    config = BrokerConfig(
+        {
+            "process.roles": "controller",
+            "controller.listener.names": "C",
+            "listeners": "C://a:1",
+            "inter.broker.listener.name": "INTERNAL",
+        }
+    )
+    assert config.inter_broker_listener_name == "INTERNAL"
 
 
 @pytest.mark.parametrize(
