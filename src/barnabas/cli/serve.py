@@ -17,7 +17,7 @@ from barnabas.config.properties import Given, load, read_file, read_option
 from barnabas.config.validation import ConfigError
 from barnabas.log.checkpoint import CheckpointError
 from barnabas.runtime.interfaces import Disk
-from barnabas.runtime.system.event_loop import new_event_loop
+from barnabas.runtime.system.event_loop import WatchedEventLoop
 from barnabas.server.broker import Broker
 from barnabas.server.quorum.metadata_log import MetadataUnavailable
 from barnabas.server.replicas.log_directory import DirectoryFailed, DirectoryInUse, DirectoryMismatch
@@ -77,13 +77,18 @@ def _serve(options: argparse.Namespace, read_settings: Callable[[], list[Given]]
     try:
         options_given = [read_option(option) for option in options.config]
         overridden = {given.name for given in options_given}
-        loaded = load([given for given in settings if given.name not in overridden] + options_given)
+        given = [each for each in settings if each.name not in overridden] + options_given
+        loaded = load(given, lenient=options.lenient)
         for warning in loaded.warnings:
             logger.warning("%s", warning)
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        loop = WatchedEventLoop()
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
             if options.command == "up":
-                return runner.run(_run(loaded.config, memory, options.supervised))
-            return runner.run(_run(_reachable(loaded.config), memory, supervised=False))
+                code = runner.run(_run(loaded.config, memory, options.supervised))
+            else:
+                code = runner.run(_run(_reachable(loaded.config), memory, supervised=False))
+        logger.info("the longest turn of the event loop took %d ms: %s", *loop.watchdog.longest)
+        return code
     except ConfigError as error:
         return failed(str(error), Exit.USAGE)
     except (DirectoryInUse, DirectoryMismatch, CheckpointError, MetadataUnavailable) as error:
@@ -157,7 +162,7 @@ def _reachable(config: BrokerConfig) -> BrokerConfig:
     if config.advertised_listeners or not (len(voters) > 1 or config.controller_quorum_bootstrap_servers):
         return config
     listeners = [each for each in config.listeners if each.listener_name not in config.controller_listener_names]
-    if all(each.host not in WILDCARDS or each.port == 0 for each in listeners):
+    if all(each.host not in WILDCARDS for each in listeners):
         return config
     import socket
 

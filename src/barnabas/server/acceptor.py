@@ -11,10 +11,12 @@ from barnabas.runtime.frame_reader import FrameBuffers
 from barnabas.runtime.interfaces import Address, Listener, Runtime, Socket, Timer
 from barnabas.server.connection import Connection
 from barnabas.server.dispatch import Dispatcher
+from barnabas.server.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
 IDLE_SWEEPS_PER_TIMEOUT = 4  # an idle connection lives at most a quarter longer than it may
+SWEEP_INTERVAL_MS_MIN = 10  # a timeout of 0 must not make the broker sweep all the time
 
 
 class Acceptor:
@@ -23,12 +25,14 @@ class Acceptor:
         *,
         dispatcher: Dispatcher,
         runtime: Runtime,
+        supervisor: Supervisor,
         limits: "Limits",
         on_closed: Callable[[Address], None] | None = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._on_closed = on_closed  # told the address of a peer that left
         self._runtime = runtime
+        self._supervisor = supervisor
         self.limits = limits
         self._buffers = FrameBuffers()
         self._listeners: list[Listener] = []
@@ -83,6 +87,7 @@ class Acceptor:
             dispatcher=self._dispatcher,
             buffers=self._buffers,
             clock=self._runtime.clock,
+            supervisor=self._supervisor,
             frame_bytes_max=self.limits.frame_bytes_max,
             requests_in_flight_max=self.limits.requests_in_flight_max,
             on_close=self._closed,
@@ -99,7 +104,9 @@ class Acceptor:
             self._on_closed(connection.socket.peer_address)
 
     def _sweep_later(self) -> None:
-        delay_ms = self.limits.idle_ms_max / IDLE_SWEEPS_PER_TIMEOUT
+        if self.limits.idle_ms_max < 0:
+            return  # connections.max.idle.ms=-1: a silent connection stays open
+        delay_ms = max(self.limits.idle_ms_max / IDLE_SWEEPS_PER_TIMEOUT, SWEEP_INTERVAL_MS_MIN)
         self._sweep_timer = self._runtime.clock.call_later(delay_ms, self._sweep)
 
     def _sweep(self) -> None:

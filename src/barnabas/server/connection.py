@@ -2,8 +2,9 @@
 
 Always holds: requests start in the order in which they came. One that waits in a Future (a long poll, a write
 that waits for its replicas) lets the next ones start; one that runs as a coroutine holds them back, so that a
-client that pipelines «create» and «describe» sees what it created. While the peer does not take its answers,
-nothing more is read from it. However many requests came at once, other connections have their turn between them.
+client that pipelines CreateTopics and Metadata sees what it created. While the peer does not take its answers,
+nothing more is read from it. A turn of the event loop starts no request after TURN_MS_MAX, and sends no more than
+TURN_BYTES_MAX; other connections have their turns before it goes on.
 
 Frames are handled where they were received (`runtime.frame_reader`). Hence the rule for handlers: a `records` view is
 valid until the handler returns, or first awaits.
@@ -24,10 +25,12 @@ from barnabas.runtime.frame_reader import FrameBuffers, FrameReader
 from barnabas.runtime.interfaces import Clock, Socket
 from barnabas.server.context import CloseConnection
 from barnabas.server.dispatch import Dispatcher, Reply
+from barnabas.server.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
-REQUESTS_PER_TURN_MAX = 100  # a few milliseconds of work, where each is a write of one record
+TURN_MS_MAX = 5.0  # of requests, counted in time because one may cost a thousand times as much as another
+TURN_BYTES_MAX = 1 << 20  # of answers: less than a millisecond of work for a peer that takes them at once
 
 
 class Connection:
@@ -38,6 +41,7 @@ class Connection:
         dispatcher: Dispatcher,
         buffers: FrameBuffers,
         clock: Clock,
+        supervisor: Supervisor,
         frame_bytes_max: int,
         requests_in_flight_max: int,
         on_close: Callable[["Connection"], None],
@@ -46,6 +50,7 @@ class Connection:
         self.active_ms = clock.monotonic_ms()  # when bytes last moved, either way
         self._dispatcher = dispatcher
         self._clock = clock
+        self._supervisor = supervisor
         self._requests_in_flight_max = requests_in_flight_max  # a client that pipelines more waits in its own buffers
         self._on_close = on_close
         self._closed = False
@@ -55,8 +60,8 @@ class Connection:
             socket=socket, buffers=buffers, frame_bytes_max=frame_bytes_max, handle=self._start, paused=self._paused
         )
         self._reading = True
-        self._started = 0  # requests, in this turn of the event loop
-        self._has_next_turn = False
+        self._turn_end_ms = 0.0  # when the turn of the event loop that runs now must start no more requests
+        self._is_turn_over = False  # whether it has come; the next turn is scheduled then
 
         # In flight: replies in request order; the first is never ready, or it would have gone out.
         self._pending: deque[Reply] = deque()
@@ -65,6 +70,7 @@ class Connection:
         # Going out: `_output` collects answers, `_parts` is what the socket did not take yet.
         self._output = Output()
         self._parts: deque[memoryview | FileRange] = deque()
+        self._awaits_writable = False
 
         socket.on_readable(self._readable)
 
@@ -90,19 +96,24 @@ class Connection:
             self.close("internal error")
 
     def _receive(self) -> None:
-        self._started = 0
+        self._begin_turn()
         if not self._frames.receive():
             self.close()
             return
-        self.active_ms = self._clock.monotonic_ms()
         self._flush()
         self._read_or_pause()
+
+    def _begin_turn(self) -> None:
+        self.active_ms = self._clock.monotonic_ms()
+        self._turn_end_ms = self.active_ms + TURN_MS_MAX
 
     # In flight
 
     def _start(self, frame: memoryview) -> None:
-        self._started += 1
         reply = self._dispatcher.start(frame, self.socket)
+        if self._clock.monotonic_ms() >= self._turn_end_ms and not self._is_turn_over:
+            self._is_turn_over = True
+            self._clock.call_later(0, self._next_turn)
         if reply is None:
             return  # acks=0: no answer is expected
         if reply.waiting is None:
@@ -113,7 +124,7 @@ class Connection:
             return
         self._pending.append(reply)
         if asyncio.iscoroutine(reply.waiting):
-            reply.waiting = asyncio.ensure_future(reply.waiting)
+            reply.waiting = self._supervisor.awaited(reply.name, reply.waiting)
             self._exclusive = reply
         reply.waiting.add_done_callback(lambda done, reply=reply: self._finished(reply, done))
 
@@ -130,6 +141,7 @@ class Connection:
             logger.error("request %s failed", reply.name, exc_info=failure)
             self.close(f"internal error in {reply.name}")
             return
+        self._begin_turn()
         reply.response = done.result()
         reply.waiting = None
         if self._exclusive is reply:
@@ -146,7 +158,7 @@ class Connection:
             or self._exclusive is not None
             or len(self._pending) >= self._requests_in_flight_max
             or len(self._parts) > 0
-            or self._started >= REQUESTS_PER_TURN_MAX
+            or self._is_turn_over
         )
 
     def _resume(self) -> None:
@@ -158,14 +170,11 @@ class Connection:
         self._read_or_pause()
 
     def _next_turn(self) -> None:
-        self._has_next_turn = False
-        self._started = 0
+        self._is_turn_over = False
+        self._begin_turn()
         self._resume()
 
     def _read_or_pause(self) -> None:
-        if self._started >= REQUESTS_PER_TURN_MAX and not self._has_next_turn:
-            self._has_next_turn = True
-            self._clock.call_later(0, self._next_turn)
         reading = not self._paused()
         if reading != self._reading and not self._closed:
             self._reading = reading
@@ -209,13 +218,17 @@ class Connection:
             self._parts.append(view[position:])
 
     def _write(self) -> None:
-        """Sends until all is sent or the peer's window is full."""
+        """Sends until all is sent, the peer's window is full, or the turn has had its share."""
         parts = self._parts
+        room_bytes = TURN_BYTES_MAX
         try:
             while parts:
+                if room_bytes <= 0:
+                    self._write_later()
+                    return
                 part = parts[0]
                 if isinstance(part, FileRange):
-                    sent = self.socket.send_file(part.file, part.position, part.size_bytes)
+                    sent = self.socket.send_file(part.file, part.position, min(part.size_bytes, room_bytes))
                     if sent == 0:
                         self.close("a log file ended before the range that was promised from it")
                         return
@@ -227,16 +240,24 @@ class Connection:
                     parts.popleft()
                 else:
                     parts[0] = rest
+                room_bytes -= sent
         except BlockingIOError:
-            self.socket.on_writable(self._writable)
-            self._read_or_pause()
+            self._write_later()
         except OSError as error:
             self._lost(error)
 
+    def _write_later(self) -> None:
+        """As soon as the peer takes more; if it would already, after the other connections."""
+        if not self._awaits_writable:
+            self._awaits_writable = True
+            self.socket.on_writable(self._writable)
+        self._read_or_pause()
+
     def _writable(self) -> None:
-        self.active_ms = self._clock.monotonic_ms()
+        self._begin_turn()
         self._write()
         if not self._parts and not self._closed:
+            self._awaits_writable = False
             self.socket.on_writable(None)
             self._flush()
             self._resume()
@@ -248,8 +269,13 @@ class Connection:
         """Whether it is the broker's turn: such a connection is not idle."""
         return bool(self._pending)
 
+    def __str__(self) -> str:
+        """For the log of the watchdog, which knows the connection but not what it does."""
+        host, port = self.socket.peer_address
+        return f"the connection from {host}:{port}, whose latest request is {self._dispatcher.latest}"
+
     def _lost(self, error: OSError) -> None:
-        """Some clients leave like this every time, so it is worth no more than a word to who looks for it."""
+        """Clients often disconnect this way; log at DEBUG."""
         logger.debug("the connection from %s:%d was lost: %s", *self.socket.peer_address, error)
         self.close()
 

@@ -189,6 +189,12 @@ class Dispatcher:
         self._listener = listener
         self._around = around
         self._routes: dict[int, Route] = {}  # filled as APIs are first asked for
+        self._latest: Route | None = None  # of the request that was started last, on any connection
+
+    @property
+    def latest(self) -> str:
+        """The API of the request that was started last, on any connection; what runs now, while something does."""
+        return "none" if self._latest is None else self._latest.name
 
     def start(self, frame: memoryview, socket: Socket) -> Reply | None:
         """Begins to serve one request. None where the client expects no answer."""
@@ -198,6 +204,7 @@ class Dispatcher:
             if api_key != ApiKey.API_VERSIONS:
                 raise DecodeError(f"{route.name} version {api_version} is not served")
             return self._unsupported_api_versions(correlation_id, client_id, socket)
+        self._latest = route
         request, _end = route.decode(frame, position, api_version)
         context = RequestContext(
             api_key,

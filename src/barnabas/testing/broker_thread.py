@@ -21,7 +21,8 @@ from barnabas.runtime.interfaces import Runtime
 from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.runtime.slices import SlicedBackground
 from barnabas.runtime.system import system_runtime
-from barnabas.runtime.system.event_loop import new_event_loop
+from barnabas.runtime.system.event_loop import WatchedEventLoop
+from barnabas.runtime.system.watchdog import Turn
 from barnabas.server.broker import Broker
 from barnabas.testing.clock import JumpingClock
 from barnabas.testing.faults import Faults
@@ -153,6 +154,16 @@ class BrokerThread:
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(CALL_SECONDS_MAX)
 
+    def take_longest_turn(self) -> Turn:
+        """The longest turn of its event loop since the last call, or its start: how long, and what it did."""
+
+        async def take(_broker: Broker) -> Turn:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, WatchedEventLoop)
+            return loop.watchdog.take_longest()
+
+        return self.call(take)
+
     def jump_clock(self, ms: int) -> None:
         self.ahead_ms += ms
         if self.is_running:
@@ -167,7 +178,7 @@ class BrokerThread:
     # In the thread
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=WatchedEventLoop) as runner:
             runner.run(self._live())
 
     async def _live(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from supervision import NotedSupervisor
 
 from barnabas.log.file_range import FileRange
 from barnabas.protocol.framing import Output
@@ -15,7 +16,7 @@ from barnabas.runtime import frame_reader
 from barnabas.runtime.frame_reader import FrameBuffers
 from barnabas.runtime.interfaces import Address, Buffer, File
 from barnabas.runtime.memory_disk import MemoryDisk
-from barnabas.server.connection import REQUESTS_PER_TURN_MAX, Connection
+from barnabas.server.connection import TURN_BYTES_MAX, TURN_MS_MAX, Connection
 from barnabas.server.context import CloseConnection
 
 REQUESTS_IN_FLIGHT_MAX = 60
@@ -25,12 +26,13 @@ FRAME_BYTES_MAX = 8_000_000
 class StillClock:
     def __init__(self) -> None:
         self.next_turn: list[Callable[[], object]] = []  # what waits until others had theirs
+        self.elapsed_ms = 0.0
 
     def now_ms(self) -> int:
         return 0
 
     def monotonic_ms(self) -> float:
-        return 0
+        return self.elapsed_ms
 
     def call_later(self, delay_ms: float, callback: Callable[[], object]) -> Any:
         assert delay_ms == 0, "a connection needs no timer"
@@ -113,11 +115,16 @@ class EchoReply:
 class Echo:
     """Answers a frame with its own bytes, unless told otherwise for a certain frame."""
 
-    def __init__(self) -> None:
+    latest = "echo"
+
+    def __init__(self, clock: StillClock) -> None:
         self.started: list[bytes] = []
         self.special: dict[bytes, Callable[[], EchoReply | None]] = {}
+        self.cost_ms = 0.0  # of each request
+        self._clock = clock
 
     def start(self, frame: memoryview, socket: Any) -> EchoReply | None:
+        self._clock.elapsed_ms += self.cost_ms
         body = bytes(frame)
         self.started.append(body)
         special = self.special.get(body)
@@ -131,14 +138,15 @@ def frame(body: bytes) -> bytes:
 class Fixture:
     def __init__(self) -> None:
         self.socket = ScriptedSocket()
-        self.echo = Echo()
-        self.ended: list[Connection] = []
         self.clock = StillClock()
+        self.echo = Echo(self.clock)
+        self.ended: list[Connection] = []
         self.connection = Connection(
             socket=self.socket,
             dispatcher=self.echo,  # type: ignore[arg-type]
             buffers=FrameBuffers(),
             clock=self.clock,
+            supervisor=NotedSupervisor(self.clock),
             frame_bytes_max=FRAME_BYTES_MAX,
             requests_in_flight_max=REQUESTS_IN_FLIGHT_MAX,
             on_close=self.ended.append,
@@ -283,9 +291,11 @@ def test_too_many_requests_in_flight_wait_in_the_socket() -> None:
     run(test)
 
 
-def test_many_small_requests_leave_others_their_turn() -> None:
+@pytest.mark.parametrize("requests_per_turn", [1, 8, 128])
+def test_many_requests_leave_others_their_turn(requests_per_turn: int) -> None:
     async def test(at: Fixture) -> None:
-        bodies = [b"%d" % number for number in range(2 * REQUESTS_PER_TURN_MAX + 20)]
+        at.echo.cost_ms = TURN_MS_MAX / requests_per_turn
+        bodies = [b"%d" % number for number in range(2 * requests_per_turn + (requests_per_turn + 1) // 2)]
         at.socket.feed(b"".join(frame(body) for body in bodies))
         answered = []
         while at.clock.next_turn:
@@ -294,10 +304,46 @@ def test_many_small_requests_leave_others_their_turn() -> None:
             (turn,) = at.clock.next_turn
             at.clock.next_turn.clear()
             turn()
-        assert answered == [REQUESTS_PER_TURN_MAX, 2 * REQUESTS_PER_TURN_MAX]
+        assert answered[:2] == [requests_per_turn, 2 * requests_per_turn]
         assert at.echo.started == bodies
         assert at.socket.sent == b"".join(b"<" + body + b">" for body in bodies)
         assert at.socket.readable is not None
+
+    run(test)
+
+
+def test_requests_that_waited_leave_others_their_turn_too() -> None:
+    async def test(at: Fixture) -> None:
+        future = at.later(b"first")
+        at.echo.cost_ms = TURN_MS_MAX / 4
+        at.echo.special[b"first"] = lambda: EchoReply(None, answer(future))
+        at.socket.feed(b"".join(frame(body) for body in (b"first", *(b"%d" % number for number in range(9)))))
+        future.set_result(b".")
+        await settle()
+        assert len(at.echo.started) == 1 + 4, "a turn begins when the answer that held them back is there"
+        assert len(at.clock.next_turn) == 1
+
+    async def answer(future: "asyncio.Future[bytes]") -> bytes:
+        return await future
+
+    run(test)
+
+
+def test_a_large_answer_leaves_others_their_turn() -> None:
+    async def test(at: Fixture) -> None:
+        size_bytes = 2 * TURN_BYTES_MAX + 100
+        file = MemoryDisk().open("/log")
+        file.write(0, bytes(size_bytes))
+        at.echo.special[b"fetch"] = lambda: EchoReply(FileRange(file, 0, size_bytes, 0))
+        at.socket.feed(frame(b"fetch") + frame(b"next"))
+        assert len(at.socket.sent) == TURN_BYTES_MAX
+        turns = 1
+        while at.socket.writable is not None:
+            assert at.echo.started == [b"fetch", b"next"]
+            at.socket.writable()
+            turns += 1
+        assert turns == 3
+        assert at.socket.sent == b"=" + bytes(size_bytes) + b"<next>"
 
     run(test)
 
