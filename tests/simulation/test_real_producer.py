@@ -43,7 +43,7 @@ class RealProducer(Participant):
             disk=MemoryDisk(now_ms=simulation.clock.now_ms),
             network=simulation.network.host(self.client.name),
             random=self.random,
-            duration_ms=lambda: 1.0,
+            sync_ms=lambda: 1.0,
         )
         return Producer(
             runtime=runtime,

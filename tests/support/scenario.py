@@ -175,8 +175,8 @@ class Scenario:
 
         await self.patiently(accepted)
 
-    async def read(self, topic: Topic) -> list[bytes]:
-        """All values of the first partition, which begin at offset 0."""
+    async def read(self, topic: Topic, *, at_least: int = 0) -> list[bytes]:
+        """All values of the first partition, which begin at offset 0; once there are so many."""
         partition_id = PartitionId(topic.id, 0)
         reader = Consumer(self.client, self.board, with_sessions=False, name="reader")
         values: dict[int, bytes] = {}
@@ -186,7 +186,7 @@ class Scenario:
 
         async def poll() -> bool:
             await reader.poll([topic], wait_ms=0)
-            return reader.is_caught_up(partition_id)
+            return reader.is_caught_up(partition_id) and len(values) >= at_least
 
         await self.patiently(poll)
         self.history.observers.pop()

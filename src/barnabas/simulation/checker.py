@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from barnabas.simulation.history import Event
 
 if TYPE_CHECKING:
-    from barnabas.simulation.cluster import SimulatedCluster
+    from barnabas.simulation.cluster import SimulatedCluster, SimulatedNode
 
 
 class Violation(Exception):
@@ -41,6 +41,9 @@ class Checker:
 
     def inspect_quorum(self, cluster: SimulatedCluster) -> None:
         """Likewise, and also right after a voter has written down what it must remember."""
+
+    def inspect_disk(self, node: SimulatedNode) -> None:
+        """Whenever an offloaded call of the node has ended."""
 
     def finish(self) -> None:
         """Nothing more will happen."""

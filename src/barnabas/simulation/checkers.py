@@ -32,6 +32,7 @@ from barnabas.simulation.node_checkers import (
     MetadataLogsAgree,
     OneLeader,
     OneVote,
+    RecoveryPointIsSynced,
     ReplicasAgree,
     WatermarksRise,
 )
@@ -311,6 +312,7 @@ def all_checkers(promises: Promises) -> list[Checker]:
         MetadataLogsAgree(promises),
         WatermarksRise(promises),
         CommittedIsKept(promises),
+        RecoveryPointIsSynced(promises),
         ReplicasAgree(promises),
         *transaction_checkers(promises),
         CompactedIsADict(promises),

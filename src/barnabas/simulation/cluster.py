@@ -85,6 +85,7 @@ class SimulatedCluster:
         self._configures_voters = configures_voters  # if not, the first node begins the quorum, and the others join it
         self._on_failure = on_failure  # told of an end that nobody asked for
         self.on_election: Callable[[], object] | None = None  # told when a voter has written down its election
+        self.on_offloaded: Callable[[SimulatedNode], object] = lambda _node: None  # told when an offloaded call ended
         self.starts = 0
         self.is_ending = False  # once true, what ended stays so
         for node_id in range(1, node_count + 1):
@@ -144,7 +145,8 @@ class SimulatedCluster:
             disk=node.disk,
             network=self.network.host(node.host),
             random=random,
-            duration_ms=lambda: random.uniform(0.01, self._sync_ms_max) * node.slowness,
+            sync_ms=lambda: random.uniform(0.01, self._sync_ms_max) * node.slowness,
+            on_offloaded=lambda: self.on_offloaded(node),
         )
         broker = Broker(self.config(node.id), runtime)
         await broker.start()

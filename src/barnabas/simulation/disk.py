@@ -122,32 +122,32 @@ class SimulatedFile:
         self._node = node
         self._is_open = True
 
-    def _check(self) -> Node:
-        self._disk.check_alive()
+    def _begin(self, kind: str) -> Node:
+        self._disk.begin(kind)
         if not self._is_open:
             raise OSError(errno.EBADF, "file is closed", self.path)
         return self._node
 
     def size(self) -> int:
-        return len(self._check().content)
+        return len(self._begin("look").content)
 
     def read(self, position: int, size: int) -> bytes:
-        node = self._check()
+        node = self._begin("read")
         self._disk.may_fail("read")
         return bytes(node.content[position : position + size])
 
     def write(self, position: int, data: Buffer) -> None:
-        node = self._check()
+        node = self._begin("write")
         self._disk.may_fail("write")
         self._disk.write(self.path, node, position, bytes(data))
 
     def truncate(self, size: int) -> None:
-        node = self._check()
+        node = self._begin("truncate")
         self._disk.may_fail("truncate")
         self._disk.resize(self.path, node, size)
 
     def sync(self) -> None:
-        node = self._check()
+        node = self._begin("sync")
         self._disk.may_fail("sync")
         node.sync()
         self._disk.done("sync", self.path)
@@ -171,12 +171,14 @@ class SimulatedMappedFile:
         return self._view
 
     def reserve(self, position: int, size: int) -> None:
+        self._disk.begin("write")
         self._disk.may_fail("write")
         self._disk.take_space(size)
         self._view[position : position + size] = bytes(size)
         self._disk.done("write", self._path)
 
     def resize(self, size: int) -> None:
+        self._disk.begin("truncate")
         self.close()
         self._disk.may_fail("truncate")
         apply(self._node.content, Change(size, None))
@@ -184,6 +186,7 @@ class SimulatedMappedFile:
         self._disk.done("truncate", self._path)
 
     def sync(self) -> None:
+        self._disk.begin("sync")
         self._disk.may_fail("sync")
         self._node.sync()
         self._disk.done("sync", self._path)
@@ -206,7 +209,8 @@ class SimulatedLock:
 class SimulatedDisk:
     def __init__(self, *, space_bytes: int = 1 << 40, now_ms: Callable[[], int] = lambda: 0) -> None:
         self.operations = 0  # changes and syncs so far
-        self.on_operation: Callable[[str], None] | None = None  # told the kind of each, after it happened
+        self.before_operation: Callable[[str], None] | None = None  # told the kind of each; others may run meanwhile
+        self.on_operation: Callable[[str], None] | None = None  # told the kind of each change, after it happened
         self.on_change: Callable[[str, str], None] | None = None  # likewise, with the path
         self._names: FileNames[Node] = FileNames()  # as a process sees them
         self._durable_names: FileNames[Node] = FileNames()
@@ -217,6 +221,7 @@ class SimulatedDisk:
         self._failures: dict[str, list[tuple[int, int]]] = {}  # kind to (calls until then, errno)
         self._now_ms = now_ms
         self._is_dead = False
+        self._is_writing_aside = False  # some thread is in `write_atomically`
 
     # Faults
 
@@ -276,14 +281,21 @@ class SimulatedDisk:
             left._names[path] = left._durable_names[path] = fresh[node]
         return left
 
+    def unsynced_writes(self, path: str) -> list[bytes] | None:
+        """What a loss of power may undo in the file; None where the file itself would not be there."""
+        node = self._durable_names.get(path)
+        return None if node is None else [change.data for change in node.pending if change.data]
+
     # What files and maps call
 
-    def check_alive(self) -> None:
+    def begin(self, kind: str) -> None:
+        """Of each operation, before it looks at anything."""
+        if self.before_operation is not None:
+            self.before_operation(kind)
         if self._is_dead:
             raise OSError(errno.EIO, "the machine has crashed")
 
     def may_fail(self, kind: str) -> None:
-        self.check_alive()
         waiting = self._failures.get(kind)
         if waiting:
             left, error = waiting[0]
@@ -327,7 +339,6 @@ class SimulatedDisk:
     # Disk
 
     def _node(self, path: str) -> Node:
-        self.check_alive()
         if path not in self._names:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         node = self._names[path]
@@ -336,7 +347,6 @@ class SimulatedDisk:
         return node
 
     def _node_or_new(self, path: str) -> Node:
-        self.check_alive()
         if path in self._names:
             return self._node(path)
         self._need_directory(parent_of(path))
@@ -347,7 +357,6 @@ class SimulatedDisk:
         return node
 
     def _need_directory(self, path: str) -> None:
-        self.check_alive()
         if not self._names.is_directory(path):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
 
@@ -369,34 +378,39 @@ class SimulatedDisk:
                 ]
 
     def open(self, path: str, *, create: bool = True) -> SimulatedFile:
+        self.begin("open")
         return SimulatedFile(self, path, self._node_or_new(path) if create else self._node(path))
 
     def map(self, path: str, size: int) -> SimulatedMappedFile:
+        self.begin("open")
         return SimulatedMappedFile(self, path, self._node_or_new(path), size)
 
     def exists(self, path: str) -> bool:
-        self.check_alive()
+        self.begin("look")
         return path in self._names
 
     def size(self, path: str) -> int:
+        self.begin("look")
         return len(self._node(path).content)
 
     def modified_ms(self, path: str) -> int:
+        self.begin("look")
         return self._node(path).modified_ms
 
     def list_directory(self, path: str) -> list[str]:
+        self.begin("look")
         self._need_directory(path)
         return self._names.names_in(path)
 
     def make_directories(self, path: str) -> None:
-        self.check_alive()
+        self.begin("create")
         if path not in self._names:
             self.make_directories(parent_of(path))
             self._change_name(NameChange(path, None, None), "create")
         self._need_directory(path)
 
     def rename(self, source: str, target: str) -> None:
-        self.check_alive()
+        self.begin("rename")
         if source not in self._names:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         self._need_directory(parent_of(target))
@@ -404,6 +418,7 @@ class SimulatedDisk:
         self._change_name(NameChange(target, self._names[source], source), "rename")
 
     def remove(self, path: str) -> None:
+        self.begin("remove")
         node = self._node(path)
         self.may_fail("remove")
         if not node.mapped:
@@ -411,6 +426,7 @@ class SimulatedDisk:
         self._change_name(NameChange(None, None, path), "remove")
 
     def remove_directory(self, path: str) -> None:
+        self.begin("remove")
         self._need_directory(path)
         self.may_fail("remove")
         for node in self._names.files_below(path):
@@ -419,12 +435,14 @@ class SimulatedDisk:
         self._change_name(NameChange(None, None, path), "remove")
 
     def sync_file(self, path: str) -> None:
+        self.begin("sync")
         node = self._node(path)
         self.may_fail("sync")
         node.sync()
         self.done("sync", path)
 
     def sync_directory(self, path: str) -> None:
+        self.begin("sync")
         path = "" if path == "/" else path
         self._need_directory(path)
         self.may_fail("sync")
@@ -433,21 +451,30 @@ class SimulatedDisk:
         self.done("sync", path)
 
     def read_bytes(self, path: str) -> bytes:
+        self.begin("read")
         node = self._node(path)
         self.may_fail("read")
         return bytes(node.content)
 
     def write_atomically(self, path: str, data: Buffer) -> None:
-        aside = path + ".tmp"
-        file = self.open(aside)
-        file.truncate(0)
-        file.write(0, data)
-        file.sync()
-        file.close()
-        self.rename(aside, path)
+        """As on a real machine, by one thread at a time as far as the rename."""
+        while self._is_writing_aside:
+            self.begin("wait")
+        self._is_writing_aside = True
+        try:
+            aside = path + ".tmp"
+            file = self.open(aside)
+            file.truncate(0)
+            file.write(0, data)
+            file.sync()
+            file.close()
+            self.rename(aside, path)
+        finally:
+            self._is_writing_aside = False
         self.sync_directory(parent_of(path))
 
     def lock(self, path: str) -> SimulatedLock:
+        self.begin("create")
         self._node_or_new(path)
         if path in self._locked:
             raise BlockingIOError(errno.EWOULDBLOCK, "another holds the lock", path)

@@ -43,6 +43,10 @@ class FileNames(Generic[F]):
             self._below.setdefault(parent_of(path), {})[path] = None
         self._files[path] = file
 
+    def get(self, path: str) -> F | None:
+        """None for a directory too."""
+        return self._files.get(path)
+
     def is_directory(self, path: str) -> bool:
         return path in self._files and self._files[path] is None
 

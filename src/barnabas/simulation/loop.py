@@ -66,6 +66,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._graveyard: list[asyncio.Task[Any]] = []  # tasks of dead processes: never run, never collected meanwhile
         self.unburied: list[str] = []  # what dead tasks said when they were closed at the very end
         self.steps = 0  # callbacks run so far
+        self.at_end: list[Callable[[], None]] = []  # called when the run is over
         self.world: Context = copy_context()  # for what belongs to no process
         self.world.run(PROCESS.set, None)
         self.set_task_factory(_make_task)
@@ -115,6 +116,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._bury()
 
     def _bury(self) -> None:
+        for end in self.at_end:
+            end()
         self._ready.clear()
         self._scheduled.clear()
         self.set_exception_handler(lambda _loop, _context: None)

@@ -20,6 +20,7 @@ from barnabas.types import BrokerId, Offset
 
 if TYPE_CHECKING:
     from barnabas.log.log import Log
+    from barnabas.log.segment import Segment
     from barnabas.metadata.image import MetadataImage
     from barnabas.server.replicas.partition import Partition
     from barnabas.simulation.cluster import SimulatedCluster, SimulatedNode
@@ -213,6 +214,35 @@ class ReplicasAgree(Checker):
         for node, partition_id, partition in partitions(cluster):
             before = self._checked.get(partition, 0)
             self._checked[partition] = self._batches.compare(partition_id, node.host, partition.log, before)
+
+
+class RecoveryPointIsSynced(Checker):
+    """What lies below the recovery point of a log is on the disk, whichever of several flushes has raised it."""
+
+    def __init__(self, promises: Promises) -> None:
+        super().__init__(promises)
+        self._seen: WeakKeyDictionary[Partition, Offset] = WeakKeyDictionary()
+
+    def inspect_disk(self, node: SimulatedNode) -> None:
+        for partition in node.broker.partitions if node.broker is not None else ():
+            log = partition.log
+            recovery_point = log.recovery_point
+            if partition.closed or log.is_offline or self._seen.get(partition, 0) == recovery_point:
+                continue
+            self._seen[partition] = recovery_point
+            for segment in log._segments:
+                unsynced = [offset for offset in unsynced_offsets(node, segment) if offset < recovery_point]
+                if unsynced:
+                    where = f"{partition.name} on {node.host}"
+                    self.fail(f"{where} has recovery point {recovery_point}, and offset {unsynced[0]} is not synced")
+
+
+def unsynced_offsets(node: SimulatedNode, segment: Segment) -> list[Offset]:
+    """Of the writes that a loss of power would undo, or of a file that it would: the first offset of each."""
+    if segment.size_bytes == 0:
+        return []
+    writes = node.disk.unsynced_writes(segment.log_path)
+    return [segment.base_offset] if writes is None else [int.from_bytes(data[:8], "big") for data in writes]
 
 
 class WatermarksRise(Checker):

@@ -22,7 +22,7 @@ from barnabas.simulation.character import Character, chance_of
 from barnabas.simulation.checker import Checker, Promises, Violation
 from barnabas.simulation.checkers import all_checkers
 from barnabas.simulation.client import METADATA_VERSION, Client, Unavailable
-from barnabas.simulation.cluster import EPOCH_MS, SimulatedCluster, comes_from_disk_fault
+from barnabas.simulation.cluster import EPOCH_MS, SimulatedCluster, SimulatedNode, comes_from_disk_fault
 from barnabas.simulation.consumer import Consumer
 from barnabas.simulation.faults import Nemesis, drawn_network
 from barnabas.simulation.final_readers import FinalReaders
@@ -132,6 +132,7 @@ class Simulation:
             on_failure=lambda error, what: self.loop.fail(_unexpected(what, error)),
         )
         self.cluster.on_election = lambda: self.loop.call_soon(self._inspect_quorum, context=self.loop.world)
+        self.cluster.on_offloaded = self._inspect_disk
         self.history = History(self.trace.note)
         self.board = Board(self.history, self.character.habits)
         promises = Promises(
@@ -344,6 +345,13 @@ class Simulation:
     def _inspect_quorum(self) -> None:
         for checker in self.checkers:
             checker.inspect_quorum(self.cluster)
+
+    def _inspect_disk(self, node: SimulatedNode) -> None:
+        try:
+            for checker in self.checkers:
+                checker.inspect_disk(node)
+        except Violation as violation:
+            self.loop.fail(violation)  # in the middle of a step of the broker, which must not take it for an error
 
     # What must not go unnoticed
 

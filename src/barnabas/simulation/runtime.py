@@ -1,55 +1,62 @@
 """The world of one simulated process, as `runtime.interfaces.Runtime` wants it.
 
-Always holds: what is offloaded takes virtual time, and is done at some moment within it, in one step: before its
-result is known the process may have died with the work done or not done, as with a thread that syncs a file.
+Always holds: what is offloaded takes virtual time and overlaps with everything else, see `threads`. Before its result
+is known the process may have died with the work done, half done or not done.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from random import Random
 from typing import TypeVar
 
 from barnabas.runtime.interfaces import Disk, Network, Runtime
-from barnabas.runtime.slices import SlicedBackground
+from barnabas.runtime.slices import Throttle
+from barnabas.simulation.disk import SimulatedDisk
 from barnabas.simulation.loop import VirtualClock, VirtualLoop
+from barnabas.simulation.threads import OffloadedCall, OffloadedCalls
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 
 class SimulatedOffload:
-    """`duration_ms` is asked anew for each call: the disk may become slow."""
-
-    def __init__(self, loop: VirtualLoop, random: Random, duration_ms: Callable[[], float]) -> None:
+    def __init__(self, loop: VirtualLoop, calls: OffloadedCalls) -> None:
         self._loop = loop
-        self._random = random
-        self._duration_ms = duration_ms
+        self._calls = calls
 
     def __call__(self, function: Callable[[], T]) -> Awaitable[T]:
-        loop = self._loop
-        future: asyncio.Future[T] = loop.create_future()
-        duration = self._duration_ms() / 1000
-        before = duration * self._random.random()
-
-        def work() -> None:
-            try:
-                result = function()
-            except Exception as error:
-                loop.call_later(duration - before, _fail, future, error)
-            else:
-                loop.call_later(duration - before, _finish, future, result)
-
-        loop.call_later(before, work)
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._calls.begin(function, lambda call: self._loop.call_later(call.delay_ms / 1000, _resolve, future, call))
         return future
 
 
-def _finish(future: "asyncio.Future[T]", result: T) -> None:
-    if not future.done():  # else whoever waited was cancelled meanwhile
-        future.set_result(result)
+def _resolve(future: "asyncio.Future[T]", call: OffloadedCall) -> None:
+    if future.done():
+        return  # the task that waited was cancelled meanwhile
+    if call.error is not None:
+        future.set_exception(call.error)
+    else:
+        future.set_result(call.result)
 
 
-def _fail(future: "asyncio.Future[T]", error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
+class SimulatedBackground:
+    """Work of another process: each step is an offloaded call, and the pause after it is as long as its bytes take."""
+
+    def __init__(self, disk: Disk, clock: VirtualClock, offload: SimulatedOffload) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._offload = offload
+
+    async def __call__(
+        self, work: Callable[[Disk, A], Iterator[T | int]], argument: A, *, bytes_per_second: float
+    ) -> AsyncGenerator[T, None]:
+        throttle = Throttle(bytes_per_second, self._clock.monotonic_ms())
+        steps = work(self._disk, argument)
+        while (step := await self._offload(lambda: next(steps, None))) is not None:
+            if isinstance(step, int):
+                await self._clock.sleep(throttle.pause_ms(step, self._clock.monotonic_ms()))
+            else:
+                yield step
 
 
 def simulated_runtime(
@@ -59,13 +66,18 @@ def simulated_runtime(
     disk: Disk,
     network: Network,
     random: Random,
-    duration_ms: Callable[[], float],
+    sync_ms: Callable[[], float],
+    on_offloaded: Callable[[], object] = lambda: None,  # told when a call has ended, before its caller is
 ) -> Runtime:
+    calls = OffloadedCalls(loop, random, sync_ms=sync_ms, on_ended=on_offloaded)
+    if isinstance(disk, SimulatedDisk):
+        disk.before_operation = calls.before_operation
+    offload = SimulatedOffload(loop, calls)
     return Runtime(
         clock=clock,
         disk=disk,
         network=network,
         random=random,
-        offload=SimulatedOffload(loop, random, duration_ms),
-        background=SlicedBackground(disk, clock),
+        offload=offload,
+        background=SimulatedBackground(disk, clock, offload),
     )
