@@ -1,10 +1,10 @@
-"""What of a log is not on the platter yet, and the recovery point below which everything is.
+"""What of a log is not synced yet, and the recovery point below which everything is.
 
 Always holds: the recovery point rises only after a sync that covers it, and falls with a truncation; a sync that began
-before the truncation counts for nothing. The owner of the log notes changes; `flush` may run on another thread.
-No lock is needed: what `flush` takes away is popped one by one, what it finished is published in one assignment, and
-changes are counted, so that one made during a sync stays to be done. The file of the leader epochs is written by
-truncations too: whoever finds that there was news while it wrote has perhaps replaced them, and writes once more.
+before the truncation counts for nothing. The owner of the log notes changes; `flush` may run on another thread. A file
+stays noted until its sync has ended, so two flushes that overlap both sync it, and neither raises the recovery point
+early. Changes are numbered, so that one made during a sync stays to be done. The file of the leader epochs is written
+by truncations too: a flush that finds newer epochs after it wrote the file writes it once more.
 A sync that failed is not repeated: the system may have dropped what it could not write, and would then report success.
 Does not know: when a flush is due.
 """
@@ -30,7 +30,8 @@ class Flusher:
         "_epochs_written",
         "_floor",
         "_is_named",
-        "_paths",
+        "_note_count",
+        "_notes",
         "_synced",
         "_truncations",
         "has_failed",
@@ -39,15 +40,17 @@ class Flusher:
     def __init__(self, disk: Disk, directory: str, recovery_point: Offset) -> None:
         self._disk = disk
         self._directory = directory
-        self._paths: dict[str, None] = {}  # files of finished segments; those of the active one are always unsynced
+        # Paths of finished segments' files, each with a number; the files of the active segment are always unsynced.
+        self._notes: dict[tuple[str, int], None] = {}
+        self._note_count = 0
         self._truncations = 0
         self._floor = recovery_point  # what the last truncation left
         self._synced = (0, recovery_point)  # truncations when the sync began, and the offset that it reached
         self._directory_changes = 0
         self._directory_changes_done = 0
-        self._is_named = True  # the directory itself is on the platter, in the one above it
+        self._is_named = True  # the entry of the directory in the one above it is synced
         self._epochs = self._epochs_written = b""  # what the file should hold, where that is known to differ
-        self.has_failed = False  # once true, only recovery can tell what is on the platter
+        self.has_failed = False  # once true, only recovery can tell what is on the disk
 
     @property
     def recovery_point(self) -> Offset:
@@ -57,13 +60,13 @@ class Flusher:
     @property
     def has_finished_segments(self) -> bool:
         """Whether a roll left files that only a flush makes safe."""
-        return bool(self._paths)
+        return bool(self._notes)
 
     @property
     def is_done(self) -> bool:
         """Whether nothing but the active segment may need a sync."""
         return not (
-            self._paths
+            self._notes
             or self._directory_changes_done < self._directory_changes
             or self._epochs_written is not self._epochs
         )
@@ -71,7 +74,10 @@ class Flusher:
     # Noted by the owner of the log
 
     def finished(self, paths: Iterable[str]) -> None:
-        self._paths.update(dict.fromkeys(paths))
+        """Nothing more will be written to these files."""
+        for path in paths:
+            self._note_count += 1
+            self._notes[path, self._note_count] = None
 
     def directory_changed(self) -> None:
         self._directory_changes += 1
@@ -97,17 +103,18 @@ class Flusher:
             raise OSError(errno.EIO, "a sync failed here before; the log must be opened anew", self._directory)
         truncations = self._truncations
         active = segments.active
+        notes = list(self._notes)
+        paths = dict.fromkeys(path for path, _number in notes)
         if end_offset > active.base_offset:
-            self._paths[active.log_path] = None
-        self._sync_finished()
+            paths[active.log_path] = None
+        for path in paths:
+            self._sync_file(path)
+        for note in notes:
+            self._notes.pop(note, None)
         self.write_epochs()
         self.sync_directory()
         if truncations != self._synced[0] or end_offset > self._synced[1]:
             self._synced = (truncations, end_offset)
-
-    def _sync_finished(self) -> None:
-        while self._paths:
-            self._sync_file(self._paths.popitem()[0])
 
     def _sync_file(self, path: str) -> None:
         try:

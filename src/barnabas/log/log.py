@@ -369,12 +369,12 @@ class Log:
         if is_empty and active.base_offset == base_offset:
             return active
         active.finish()
+        if not is_empty:
+            self._flusher.finished(active.paths())  # before a flush can see the next segment as the active one
         segment = self._segments.begin(base_offset, self.config, now_ms)
         self._flusher.directory_changed()
         if is_empty:
             self._segments.delete_one(len(self._segments) - 2, now_ms + self.config.file_delete_delay_ms)
-        else:
-            self._flusher.finished(active.paths())
         self._take_snapshot(base_offset)
         return segment
 

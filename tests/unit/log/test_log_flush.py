@@ -274,3 +274,26 @@ def test_a_clean_stop_syncs_each_file_once() -> None:
     assert sorted(synced) == sorted(set(synced))
     assert DIRECTORY in synced
     assert DIRECTORY.rpartition("/")[0] not in synced  # the name of the directory was synced before
+
+
+@pytest.mark.parametrize("interrupted", range(5))
+def test_a_flush_beside_another_counts_nothing_that_only_the_other_syncs(interrupted: int) -> None:
+    """The first flush took a file off the list and had not synced it yet; the second one found nothing to do."""
+    disk = simulated_disk()
+    log = new_log(disk)
+    append(log)
+    log.roll(NOW_MS)
+    append(log)
+    syncs = 0
+    survived: list[int] = []
+
+    def sync_begins(kind: str) -> None:
+        nonlocal syncs
+        syncs += kind == "sync"
+        if kind == "sync" and syncs == interrupted + 1:
+            log.flush()
+            survived.extend(survivors(disk, log))
+
+    disk.before_operation = sync_begins
+    log.flush_finished()
+    assert survived == [0, 1]
