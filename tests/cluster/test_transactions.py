@@ -10,6 +10,7 @@ from cluster import Cluster, until
 from transactional_producer import GROUP, ID, SETTINGS, TRANSACTION, TransactionalProducer, ask_until, coordinator, run
 
 from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -44,6 +45,27 @@ async def stable(cluster: Cluster, partitions: Sequence[int] = range(PARTITIONS)
                 lambda replica=replica: replica.log.last_stable_offset == replica.log.log_end_offset,
                 f"t-{partition} has no open transaction",
             )
+
+
+def test_every_replica_describes_the_producers_of_a_partition() -> None:
+    """An administrator may ask a follower what it knows, as in Kafka."""
+
+    async def scenario() -> None:
+        async with Cluster(3, **SETTINGS) as cluster:
+            await cluster.create_topic("t")
+            producer = TransactionalProducer(cluster)
+            await producer.init()
+            await producer.produce(0, b"1")
+            request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
+            for node in cluster.nodes.values():
+                await until(
+                    lambda node=node: cluster.replica(node.running.node_id, "t", 0).log.log_end_offset, "a copy"
+                )
+                (answer,) = (await node.ask(request, 0)).topics[0].partitions
+                assert answer.error_code == ErrorCode.NONE
+                assert [known.current_txn_start_offset for known in answer.active_producers] == [0]
+
+    run(scenario)
 
 
 def test_a_transaction_ends_on_every_broker() -> None:

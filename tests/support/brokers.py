@@ -42,9 +42,8 @@ def served() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def apache_listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Where Apache Kafka itself answers, by the security protocol of each listener."""
-    reason = apache_kafka.why_unavailable()
-    if reason is not None or not apache_kafka.has_jars():
-        pytest.skip(reason or "the jars of Apache Kafka are not here; the compatibility suites fetch them")
+    if reason := apache_kafka.why_not_here():
+        pytest.skip(reason)
     own = tmp_path_factory.getbasetemp()
     shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
     with _one_for_all_workers(shared, own / "apache-kafka") as addresses:

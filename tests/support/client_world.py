@@ -73,7 +73,7 @@ class World:
             disk=disk,
             network=self.network.host(name),
             random=Random(self.random.random()),
-            duration_ms=lambda: 1.0,
+            sync_ms=lambda: 1.0,
         )
 
     def settings(self, name: str) -> dict[str, Any]:

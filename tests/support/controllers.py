@@ -24,6 +24,7 @@ from barnabas.protocol.messages.broker_registration import (
 )
 from barnabas.runtime.interfaces import Disk, Runtime
 from barnabas.server.controller.controller_service import ControllerService
+from barnabas.server.supervisor import Supervisor
 from barnabas.types import Offset
 
 T = TypeVar("T")
@@ -107,6 +108,7 @@ class Controller:
             cluster_id=CLUSTER_ID,
             voters=VoterSet([Voter(ReplicaKey(1))]),
             peers=None,  # type: ignore[arg-type]
+            supervisor=Supervisor(clock=self.runtime.clock, on_failure=self.failures.append),
             on_change=lambda delta, image: self.changes.append((delta, image)),
             on_failure=self.failures.append,
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 from controllers import Controller
 from peers import FakeCluster
+from supervision import NotedSupervisor
 
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.topic import TopicConfig
@@ -58,6 +59,7 @@ class PartsBroker:
         self.controller = self._controller.service
         self.runtime = self.controller._runtime
         self.peers = Peers(node_id=self.node_id, runtime=self.runtime, address_of=lambda _node_id, _purpose: None)
+        self.supervisor = NotedSupervisor(self.runtime.clock)
         self.partitions = FakePartitions()
         self.directory = FakeDirectory()
         self.controller_channel = ControllerChannel(self)  # type: ignore[arg-type]
@@ -90,6 +92,7 @@ class PartsBroker:
             high_watermark=log.log_end_offset,
             cluster=FakeCluster(),
             runtime=self.runtime,
+            supervisor=self.supervisor,
         )
         added.apply(PartitionImage((1,), (1,), 1, 0, 0, (bytes(16),)))
         return log

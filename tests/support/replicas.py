@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 from peers import FakeCluster
+from supervision import NotedSupervisor
 
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.topic import TopicConfig
@@ -84,6 +85,7 @@ def partition(
         high_watermark=0,
         cluster=cluster,
         runtime=SimpleNamespace(clock=clock),  # type: ignore[arg-type]
+        supervisor=NotedSupervisor(clock),
     )
     made.apply(image(leader=leader, in_sync=in_sync, leader_epoch=leader_epoch))
     return made

@@ -26,6 +26,7 @@ from types import SimpleNamespace
 
 import golden_script
 from peers import FakeCluster
+from supervision import NotedSupervisor
 
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.topic import TopicConfig
@@ -76,6 +77,7 @@ class Replica:
             high_watermark=high_watermark,
             cluster=self.cluster,
             runtime=SimpleNamespace(clock=self._time),  # type: ignore[arg-type]
+            supervisor=NotedSupervisor(self._time),  # type: ignore[arg-type]
         )
 
     def crash(self, keep: int) -> None:

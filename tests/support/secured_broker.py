@@ -57,7 +57,7 @@ class World:
             disk=MemoryDisk(now_ms=self.clock.now_ms),
             network=self.network.host("client"),
             random=Random(8),
-            duration_ms=lambda: 1.0,
+            sync_ms=lambda: 1.0,
         )
 
     async def until(self, condition: Callable[[], bool]) -> None:

@@ -29,6 +29,7 @@ def test_there_is_something_to_check() -> None:
         architecture.relative_imports,
         architecture.impure_imports,
         architecture.worldly_calls,
+        architecture.unsupervised_tasks,
     ],
 )
 def test_the_source_obeys(check: Callable[[Iterable[Module]], list[str]]) -> None:
@@ -112,6 +113,22 @@ def test_event_loops_in_rules_are_found() -> None:
     assert complaints(architecture.impure_imports, "barnabas.controller.x", "import asyncio")
     assert complaints(architecture.impure_imports, "barnabas.log.x", "from asyncio import Future")
     assert complaints(architecture.impure_imports, "barnabas.server.x", "import asyncio") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import asyncio\nasyncio.create_task(f())",
+        "import asyncio\nasyncio.ensure_future(f())",
+        "import asyncio\nasyncio.get_running_loop().create_task(f())",
+        "from asyncio import create_task",
+        "import asyncio\nasyncio.TaskGroup()",
+    ],
+)
+def test_tasks_that_no_supervisor_owns_are_found(text: str) -> None:
+    assert len(complaints(architecture.unsupervised_tasks, "barnabas.server.x", text)) == 1
+    assert complaints(architecture.unsupervised_tasks, "barnabas.server.supervisor", text) == []
+    assert complaints(architecture.unsupervised_tasks, "barnabas.client.x", text) == []
 
 
 WORLDLY = [

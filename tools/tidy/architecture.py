@@ -4,7 +4,7 @@ The tiers are those of ARCHITECTURE.md. Packages of one tier may use each other,
 """
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tools.tidy.source import Module, imports
 
@@ -33,6 +33,7 @@ MAY_TOUCH_THE_WORLD = (
     THE_WORLD,
     *(f"{PACKAGE}.{name}" for name in ("cli", "spark", "__main__", "testing")),
     *(f"{PACKAGE}.client.{name}" for name in ("world", "security_tls", "synchronous")),
+    f"{PACKAGE}.simulation.threads",  # threads that take turns, in an order that the seed decides
 )
 WORLDLY_MODULES = frozenset(
     [
@@ -71,6 +72,8 @@ WORLDLY_NAMES = frozenset(
         "uuid.uuid4",
     }
 )
+SUPERVISOR = f"{PACKAGE}.server.supervisor"
+TASK_STARTERS = frozenset({"create_task", "ensure_future", "TaskGroup"})
 RANDOM_TYPE = "random.Random"  # a source of chance that somebody else has made; the only thing to take from `random`
 WORLDLY_BUILTINS = frozenset({"open", "input", "print", "breakpoint", "eval", "exec"})
 
@@ -144,6 +147,26 @@ def worldly_calls(modules: Iterable[Module]) -> list[str]:
         if not _may_touch_the_world(module.name):
             complaints += _worldly_imports(module) + _worldly_uses(module)
     return complaints
+
+
+def unsupervised_tasks(modules: Iterable[Module]) -> list[str]:
+    """Tasks of a broker that its supervisor does not own: such a task may fail without a trace."""
+    return [
+        module.complaint(line, f"{name} belongs to server.supervisor")
+        for module in modules
+        if part(module.name) == "server" and module.name != SUPERVISOR
+        for line, name in _names_used(module)
+        if name in TASK_STARTERS
+    ]
+
+
+def _names_used(module: Module) -> Iterator[tuple[int, str]]:
+    """Attributes and imported names, with their lines."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute):
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.lineno, alias.name) for alias in node.names)
 
 
 def _may_touch_the_world(name: str) -> bool:

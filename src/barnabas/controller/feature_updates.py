@@ -44,8 +44,10 @@ def update_features(
     for update in updates.values():
         decided = _update(image, update, present, levels)
         if isinstance(decided, Refusal):
-            words = f"No feature is changed, because of {update.feature}: {decided.message}"
-            return Decision([], UpdateFeaturesResponse(error_code=decided.error, error_message=words))
+            message = (
+                f"Invalid update version {update.max_version_level} for feature {update.feature}. {decided.message}"
+            )
+            return Decision([], UpdateFeaturesResponse(error_code=decided.error, error_message=message))
         records += decided
     if levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0):
         records += _one_min_isr(image, static_config)
@@ -76,11 +78,11 @@ def _update(
 
 def _type_fault(update: "FeatureUpdateKey", present: int) -> str | None:
     if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
-        return f"there is no update of type {update.upgrade_type}."
+        return f"The controller does not support the upgrade type {update.upgrade_type}."
     if update.max_version_level < present and update.upgrade_type == UPGRADE:
-        return f"level {update.max_version_level} is below {present}, and a downgrade must be asked for as such."
+        return f"Can't downgrade from version {present} without the upgrade type safe or unsafe downgrade."
     if update.max_version_level > present and update.upgrade_type != UPGRADE:
-        return f"level {update.max_version_level} is above {present}, which is no downgrade."
+        return f"Can't downgrade from version {present} to a newer version."
     return None
 
 
@@ -88,30 +90,30 @@ def _support_fault(image: MetadataImage, name: str, level: int) -> str | None:
     """Everybody must be able to work at the level, whoever is away just now included."""
     supported = {feature.name: feature for feature in features.SUPPORTED}
     if name not in supported:
-        return "there is no such feature."
+        return "The controller does not support this feature."
     own = supported[name]
     if not own.min_version <= level <= own.max_version:
-        return f"levels {own.min_version} to {own.max_version} are supported, not {level}."
-    nodes = [(f"broker {each.id}", each.features) for each in image.brokers.values()]
-    nodes += [(f"controller {each.id}", each.features) for each in image.controllers.values()]
+        return f"The controller only supports versions {own.min_version}-{own.max_version}."
+    nodes = [(f"Broker {each.id}", each.features) for each in image.brokers.values()]
+    nodes += [(f"Controller {each.id}", each.features) for each in image.controllers.values()]
     for node, theirs in nodes:
         if not theirs.get(name, UNKNOWN).min <= level <= theirs.get(name, UNKNOWN).max:
-            return f"{node} does not support level {level}."
+            return f"{node} does not support this version."
     return None
 
 
 def _level_fault(name: str, present: int, level: int) -> str | None:
     if name == KRAFT_VERSION and level < present:
-        return "the voters stand in the log, and stay there."
+        return "Can't downgrade it: the voters are in the metadata log."
     if name == METADATA_VERSION and any(level < changed <= present for changed in METADATA_CHANGED_AT):
-        return f"the log holds what level {level} does not know."
+        return f"The metadata log contains records that version {level} does not know."
     return None
 
 
 def _dependency_fault(name: str, level: int, levels: Mapping[str, int]) -> str | None:
     needs = NEEDS_METADATA_VERSION.get(name, 0) if level > 0 else 0
     if levels.get(METADATA_VERSION, 0) < needs:
-        return f"it needs {METADATA_VERSION} at {needs} or more."
+        return f"It needs {METADATA_VERSION} {needs} or newer."
     return None
 
 

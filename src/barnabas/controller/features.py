@@ -9,6 +9,7 @@ from typing import NamedTuple
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
+GROUP_VERSION = "group.version"
 
 
 class SupportedFeature(NamedTuple):
@@ -21,7 +22,7 @@ class SupportedFeature(NamedTuple):
 # level 0, and later levels are control records of the quorum itself (KIP-853).
 SUPPORTED = (
     SupportedFeature(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1),
-    SupportedFeature("group.version", 0, 1),
+    SupportedFeature(GROUP_VERSION, 0, 1),
     SupportedFeature(KRAFT_VERSION, 0, 1),
     SupportedFeature(METADATA_VERSION, 7, 30),
     SupportedFeature("share.version", 0, 1),
@@ -32,7 +33,7 @@ SUPPORTED = (
 AT_FORMAT: Mapping[str, int] = {
     METADATA_VERSION: 30,
     ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
-    "group.version": 1,
+    GROUP_VERSION: 1,
     "share.version": 1,
     "streams.version": 1,
     "transaction.version": 2,

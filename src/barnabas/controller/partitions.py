@@ -41,7 +41,7 @@ def create_partitions(
             outcomes[topic.name] = Refusal(ErrorCode.NONE)
             records += decided
     if len(records) > RECORDS_MAX:
-        outcomes = dict.fromkeys(outcomes, too_many(len(records)))
+        outcomes = dict.fromkeys(outcomes, too_many_partitions())
         records = []
     results = [
         CreatePartitionsTopicResult(name=name, error_code=outcome.error, error_message=outcome.message)
@@ -61,10 +61,10 @@ def _partitions_of_topic(
     if added <= 0:
         return Refusal(
             ErrorCode.INVALID_PARTITIONS,
-            f"The topic has {count} partitions; {asked.count} is no increase, and partitions cannot be taken away.",
+            f"The topic {asked.name} currently has {count} partition(s); {asked.count} would not be an increase.",
         )
     if added > RECORDS_MAX:
-        return too_many(added)
+        return too_many_partitions()
     if asked.assignments is None:
         placed = place(image, added, topic.replication_factor, placer)
     else:
@@ -96,7 +96,10 @@ def place(
     """Replicas as the placer chooses them."""
     placed = placer.place(image.brokers.values(), partitions, replication_factor)
     if isinstance(placed, str):
-        return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"The partitions find no place: {placed}.")
+        return Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replication_factor} time(s): {placed}",
+        )
     return placed
 
 
@@ -144,6 +147,10 @@ def partition_records(
             )
         )
     return records
+
+
+def too_many_partitions() -> Refusal:
+    return Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def too_many(records: int) -> Refusal:

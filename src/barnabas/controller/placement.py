@@ -34,16 +34,22 @@ class ReplicaPlacer:
         assert replication_factor > 0
         usable = [broker for broker in brokers if is_usable(broker)]
         if replication_factor > len(usable):
-            return f"the replication factor is {replication_factor}, but there are {len(usable)} usable brokers"
+            return (
+                f"The target replication factor of {replication_factor} cannot be reached because only {len(usable)} "
+                "broker(s) are registered."
+            )
         if all(broker.fenced for broker in usable):
-            return "every broker is fenced"
+            return "All brokers are currently fenced."
         racks = _Racks(usable, self._random)
         return [racks.place(replication_factor) for _ in range(partitions)]
 
 
 def is_usable(broker: BrokerImage) -> bool:
-    """Whether new replicas may go there: not while it shuts down, nor where each of its directories is cordoned."""
-    if broker.in_controlled_shutdown:
+    """Whether new replicas may go there: not while it shuts down, nor where each of its directories is cordoned.
+
+    A broker that has shut down is fenced, and may get replicas as any fenced broker may: it will be back.
+    """
+    if broker.in_controlled_shutdown and not broker.fenced:
         return False
     return not broker.directories or any(
         directory not in broker.cordoned_directories for directory in broker.directories

@@ -13,7 +13,7 @@ from barnabas.config.describe import BrokerLayers, Entry, topic_entries
 from barnabas.config.topic import TopicConfig
 from barnabas.config.validation import ConfigError
 from barnabas.controller.decision import RECORDS_MAX, Decision, Refusal
-from barnabas.controller.partitions import check_assignment, partition_records, place, too_many
+from barnabas.controller.partitions import check_assignment, partition_records, place, too_many, too_many_partitions
 from barnabas.controller.placement import ReplicaPlacer
 from barnabas.errors import ErrorCode
 from barnabas.metadata import topic_names
@@ -102,7 +102,7 @@ def create_topics(
     configs = _Configs(image, rules.static_config)
     partitions = sum(max(topic.num_partitions, len(topic.assignments)) for topic in request.topics)
     if partitions > RECORDS_MAX:
-        return _all_refused(request, too_many(partitions))  # before they are placed, which would take its time
+        return _all_refused(request, too_many_partitions())  # before they are placed, which would take its time
     records: list[Message] = []
     results: dict[str, CreatableTopicResult] = {}
     for topic in request.topics:
@@ -117,7 +117,7 @@ def create_topics(
             topic_records, results[topic.name] = created
             records += topic_records
     if len(records) > RECORDS_MAX:
-        return _all_refused(request, too_many(len(records)))
+        return _all_refused(request, too_many_partitions())
     response = CreateTopicsResponse(topics=list(results.values()))
     return Decision([] if request.validate_only else records, response)
 
@@ -173,7 +173,7 @@ def check_name(image: MetadataImage, name: str) -> Refusal | None:
     if name == topic_names.METADATA_TOPIC:
         return Refusal(ErrorCode.INVALID_REQUEST, f"The topic {name} belongs to the cluster itself.")
     if name in image.topics_by_name:
-        return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"The topic '{name}' already exists.")
+        return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     fault = topic_names.fault(name)
     if fault is not None:
         return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic name {fault}.")
@@ -182,7 +182,7 @@ def check_name(image: MetadataImage, name: str) -> Refusal | None:
     if colliding:
         return Refusal(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"The topic name '{name}' collides with the topic '{colliding[0]}': metrics take '.' and '_' for one.",
+            f"Topic '{name}' collides with existing topic: {colliding[0]}",
         )
     return None
 

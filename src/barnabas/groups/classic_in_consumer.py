@@ -42,19 +42,19 @@ if TYPE_CHECKING:
 def join(group: ConsumerGroup, request: JoinGroupRequest, client: Client, pending: Pending, now: Moment) -> Outcome:
     group.start_sessions(now)
     member_id = request.member_id or uuid_text(new_uuid(group.surroundings.random))
-    error = _check_join(group, request, member_id)
+    error = _check_join(group, request, member_id)  # as Kafka, a refusal here does not name the member
     if error != ErrorCode.NONE:
-        return answer(pending, join_failed(request.member_id, error))
+        return answer(pending, join_failed(NO_MEMBER_ID, error))
     if not request.member_id and request.group_instance_id is None and client.api_version >= MEMBER_ID_REQUIRED_VERSION:
         return answer(pending, join_failed(member_id, ErrorCode.MEMBER_ID_REQUIRED))
     try:
         subscription = decode_subscription(request.protocols[0].metadata)
     except DecodeError:
-        return answer(pending, join_failed(request.member_id, ErrorCode.UNKNOWN_SERVER_ERROR))
+        return answer(pending, join_failed(NO_MEMBER_ID, ErrorCode.UNKNOWN_SERVER_ERROR))
     records: list[GroupRecord] = []
     before = _member(group, request, member_id, records)
     if isinstance(before, ErrorCode):
-        return answer(pending, join_failed(request.member_id, before))
+        return answer(pending, join_failed(NO_MEMBER_ID, before))
     turn = Round(group, before, records, now)
     turn.subscribe(_updated(before, request, subscription, client))
     former = group.state.static_member(request.group_instance_id)

@@ -39,7 +39,7 @@ def check(request: ConsumerGroupHeartbeatRequest, api_version: int, settings: Co
         if text is not None and not text.strip()
     ]
     if empty:
-        return _invalid(f"{empty[0]} cannot be empty.")
+        return _invalid(f"{empty[0]} can't be empty.")
     if epoch == JOINING:
         if request.rebalance_timeout_ms == -1:
             return _invalid("A member that joins must give its RebalanceTimeoutMs.")

@@ -27,7 +27,7 @@ CONSUMER_MEMBER = 1
 def describe(shard: GroupShard, group_id: str) -> DescribedGroup:
     group = shard.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
-        reason = f"There is no group {group_id}." if group is None else f"Group {group_id} is not a consumer group."
+        reason = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=reason)
     state = group.state
     return DescribedGroup(

@@ -44,7 +44,7 @@ def decide(
     records: list[GroupRecord] = []
     if not isinstance(group, ConsumerGroup):
         if request.member_epoch != JOINING:
-            message = f"There is no consumer group {request.group_id}."
+            message = f"Consumer group {request.group_id} not found."
             return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, message).answer(pending)
         if group is not None and not group.is_empty:
             return migration.upgrade(group, request, pending)

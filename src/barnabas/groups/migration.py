@@ -40,6 +40,11 @@ if TYPE_CHECKING:
     from barnabas.groups.consumer import ConsumerGroup
     from barnabas.groups.shard import GroupShard
 
+# Tools show it as it is, and Kafka's tests expect these words.
+CUSTOM_ASSIGNOR = (
+    "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor "
+    "before re-attempting the upgrade"
+)
 COMMON_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 
 # From classic to consumer
@@ -54,7 +59,7 @@ def upgrade(group: Group, request: ConsumerGroupHeartbeatRequest, pending: Pendi
     try:
         members = [_consumer_member(group, member) for member in group.members]
     except DecodeError as error:
-        return _no_upgrade(group, f"what a member says of itself cannot be read: {error}").answer(pending)
+        return _no_upgrade(group, f"the metadata of a member cannot be decoded: {error}").answer(pending)
     refused = [member for member in members if isinstance(member, Refusal)]
     if refused:
         return refused[0].answer(pending)
@@ -69,11 +74,11 @@ def upgrade(group: Group, request: ConsumerGroupHeartbeatRequest, pending: Pendi
 def _check_upgrade(group: Group, request: ConsumerGroupHeartbeatRequest) -> Refusal | None:
     settings = group.surroundings.consumer
     if not isinstance(group, ClassicGroup):
-        return _no_upgrade(group, "it is of another kind")
+        return _no_upgrade(group, "it is a group of another type")
     if not settings.migration.upgrades:
-        return _no_upgrade(group, "upgrades are switched off")
+        return _no_upgrade(group, "group.consumer.migration.policy does not allow upgrades")
     if not group.uses_consumer_protocol:
-        return _no_upgrade(group, "its members are no consumers")
+        return _no_upgrade(group, "its members do not use the consumer protocol")
     if len(group.members) > settings.size_max:
         return _no_upgrade(group, "it has more members than a consumer group may have")
     if len(group.members) == settings.size_max:
@@ -82,7 +87,7 @@ def _check_upgrade(group: Group, request: ConsumerGroupHeartbeatRequest) -> Refu
 
 
 def _no_upgrade(group: Group, reason: str) -> Refusal:
-    message = f"Group {group.group_id} cannot become a consumer group: {reason}."
+    message = f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}."
     return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 
@@ -92,7 +97,7 @@ def _consumer_member(group: ClassicGroup, member: ClassicMember) -> ConsumerMemb
     if member.assignment:
         assigned = decode_assignment(member.assignment)
         if assigned.user_data and group.protocol not in COMMON_ASSIGNORS:
-            return _no_upgrade(group, "its assignor keeps data of its own, which would be lost")
+            return _no_upgrade(group, CUSTOM_ASSIGNOR)
         assignment = by_topic_id(assigned, group.surroundings.topics)
     names = [name for name, _metadata in member.protocols]
     protocol = group.protocol if group.protocol in names else names[0]

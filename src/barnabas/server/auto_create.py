@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 PURPOSE = "auto-create"
 KNOWN_MS_MAX = 1000
-AS_SET = -1  # by num.partitions and default.replication.factor
+CONTROLLERS_DEFAULT = -1  # by num.partitions and default.replication.factor of the controller
 
 
 async def create(broker: Broker, names: list[str]) -> None:
@@ -82,7 +82,16 @@ def _topic(broker: Broker, name: str) -> CreatableTopic:
                 CreatableTopicConfig(name="unclean.leader.election.enable", value="false"),
             ],
         )
-    return CreatableTopic(name=name, num_partitions=AS_SET, replication_factor=AS_SET)
+    # What the broker's own file says counts; what it leaves out, the controller knows.
+    static = broker.static_config
+    is_set = static.overrides.__contains__
+    return CreatableTopic(
+        name=name,
+        num_partitions=static.num_partitions if is_set("num.partitions") else CONTROLLERS_DEFAULT,
+        replication_factor=(
+            static.default_replication_factor if is_set("default.replication.factor") else CONTROLLERS_DEFAULT
+        ),
+    )
 
 
 def topic_rules(broker: Broker, *, describes: bool) -> TopicRules:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from barnabas.config.broker import BrokerConfig, effective
+from barnabas.config.endpoints import WILDCARD_HOSTS, told
 from barnabas.config.endpoints import Endpoint as ListenerAddress
 from barnabas.log.log import Log
 from barnabas.metadata.delta import MetadataDelta, diff
@@ -38,6 +39,7 @@ from barnabas.server.replicas.log_directory import LogDirectory
 from barnabas.server.replicas.maintenance import Maintenance
 from barnabas.server.replicas.partitions import Partitions
 from barnabas.server.replicas.replica_fetch import ReplicaSessions
+from barnabas.server.supervisor import Supervisor
 from barnabas.server.telemetry import ClientTelemetry
 from barnabas.types import BrokerId
 
@@ -59,7 +61,9 @@ class Broker:
         self.cluster_id = ""  # known once the directory is open
         self._bound: list[ListenerAddress] = []  # the listeners for clients and brokers, with their real ports
         self._controllers_bound: list[ListenerAddress] = []  # those for controllers, likewise
+        self._advertised: tuple[ListenerAddress, ...] = ()  # what others are told of the former, once they are bound
         self.failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self.supervisor = Supervisor(clock=runtime.clock, on_failure=self._failed)
         self.directory = LogDirectory(runtime, config.data_directory)
         self.peers = Peers(node_id=config.node_id, runtime=runtime, address_of=self._address_of)
         self.fetchers = Fetchers(
@@ -68,18 +72,21 @@ class Broker:
             config=lambda: self.config,
             broker_epoch=lambda: self.lifecycle.epoch,
             clock=runtime.clock,
+            supervisor=self.supervisor,
         )
         self.in_sync_changes = InSyncChanges(
             node_id=config.node_id,
             broker_epoch=lambda: self.lifecycle.epoch,
             send=lambda request: self.controller_channel.request(request, ALTER_PARTITION_PURPOSE),
             clock=runtime.clock,
+            supervisor=self.supervisor,
         )
         self.partitions = Partitions(
             node_id=config.node_id,
             directory=self.directory,
             config=config,
             runtime=runtime,
+            supervisor=self.supervisor,
             fetchers=self.fetchers,
             in_sync_changes=self.in_sync_changes,
             on_failure=self._failed,
@@ -124,6 +131,7 @@ class Broker:
                 own=own,
                 bootstrap=quorum_setup.bootstrap_of(self.config),
                 peers=self.peers,
+                supervisor=self.supervisor,
                 on_change=self._changed,
                 on_failure=self._failed,
                 clean_shutdown=self.directory.was_clean,
@@ -151,7 +159,7 @@ class Broker:
 
     async def _register(self) -> None:
         """Until this broker may lead, which never happens if its metadata log fails meanwhile."""
-        registering = asyncio.ensure_future(self.lifecycle.start())
+        registering = self.supervisor.awaited("broker registration", self.lifecycle.start())
         try:
             await asyncio.wait((registering, self.failed), return_when=asyncio.FIRST_COMPLETED)
             if registering.done():
@@ -181,6 +189,7 @@ class Broker:
         for partition in self.partitions:
             partition.close()
         all_closed = await self._close_logs(list(logs.values()))
+        await self.supervisor.stop()
         try:
             self.directory.write_checkpoints(logs)
             self.directory.write_high_watermarks(logs)
@@ -197,13 +206,16 @@ class Broker:
         return all(await asyncio.gather(*(self.runtime.offload(partial(close_all, part)) for part in parts)))
 
     def advertised(self, context: RequestContext) -> Address:
-        """The address that a client is told: as set for the listener that it dialled, or else what it dialled."""
-        if self.config.advertised_listeners:
-            name = self.listener_name(context)
-            named = [each for each in self.config.advertised_listeners if each.listener_name == name]
-            endpoint = (named or self.config.advertised_listeners)[0]
-            return endpoint.host, endpoint.port
-        return context.local_address
+        """The address that a client is told: that of the listener that it dialled. Where the settings name no host, it
+        is the one that the client dialled."""
+        name = self.listener_name(context)
+        endpoint = next((each for each in self._advertised if each.listener_name == name), None)
+        if endpoint is None:
+            if not self._advertised:
+                return context.local_address
+            endpoint = self._advertised[0]
+        host = context.local_address[0] if endpoint.host in WILDCARD_HOSTS else endpoint.host
+        return host, endpoint.port
 
     def listener_name(self, context: RequestContext) -> str:
         """Of the listener that a client dialled; it can be told by its port."""
@@ -213,6 +225,7 @@ class Broker:
         return Acceptor(
             dispatcher=Dispatcher(self, kind, self._around),
             runtime=self.runtime,
+            supervisor=self.supervisor,
             limits=limits_of(self.config),
             on_closed=self._connection_closed if kind is ListenerKind.CONTROLLERS else None,
         )
@@ -229,6 +242,7 @@ class Broker:
             else:
                 host, port = self.acceptor.listen(each.host, each.port, send_buffer_bytes)
                 self._bound.append(ListenerAddress(each.listener_name, host, port))
+        self._advertised = told(self.config.advertised_listeners or self.config.listeners, self._bound)
 
     @property
     def addresses(self) -> list[Address]:
@@ -287,9 +301,7 @@ class Broker:
     def _endpoints(self) -> tuple[Endpoint, ...]:
         """What other nodes and the metadata log know of this one."""
         return tuple(
-            Endpoint(each.listener_name, each.host, each.port, SECURITY_PROTOCOL_PLAINTEXT)
-            for each in self.config.advertised_listeners or self._bound
-            if each.listener_name not in self.config.controller_listener_names
+            Endpoint(each.listener_name, each.host, each.port, SECURITY_PROTOCOL_PLAINTEXT) for each in self._advertised
         )
 
 

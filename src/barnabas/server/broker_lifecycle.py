@@ -20,6 +20,7 @@ from barnabas.metadata.image import Endpoint, MetadataImage
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from barnabas.server.quorum.metadata_log import MetadataUnavailable
+from barnabas.server.supervisor import OnFailure, ended
 from barnabas.types import Uuid
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class BrokerLifecycle:
     async def start(self) -> None:
         """Returns once this broker may lead."""
         await self._register()
-        self._task = asyncio.ensure_future(self._beat())
+        self._task = self._broker.supervisor.start("broker heartbeats", self._beat, OnFailure.RETRY)
         while not self.is_unfenced:
             await self._wait(RETRY_MS)
 
@@ -78,13 +79,11 @@ class BrokerLifecycle:
             if answer is None or answer.should_shut_down or answer.error_code != ErrorCode.NONE:
                 break
             await self._wait(RETRY_MS)
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await ended(self._task)
 
     async def _last_heartbeat(self, wait_ms: float) -> BrokerHeartbeatResponse | None:
         """Not for longer: this very node may be the controller, of a quorum that is gone."""
-        asking = asyncio.ensure_future(self._heartbeat())
+        asking = self._broker.supervisor.awaited("last heartbeat", self._heartbeat())
         await asyncio.wait([asking], timeout=wait_ms / 1000)
         if not asking.done():
             asking.cancel()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.config.endpoints import WILDCARD_HOSTS
 from barnabas.metadata.image import (
     DIRECTORY_MIGRATING,
     DIRECTORY_UNASSIGNED,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from barnabas.server.context import RequestContext
 
 LOOK_AGAIN_SECONDS = 0.02
-WILDCARD_HOSTS = ("", "0.0.0.0", "::")
 
 
 class Node(NamedTuple):
@@ -46,9 +46,8 @@ def nodes(broker: Broker, context: RequestContext, image: MetadataImage, *, fenc
 
 
 def _address(broker: Broker, context: RequestContext, registered: BrokerImage) -> tuple[str, int]:
-    """This node's own as the client dialled it, unless it is told to advertise another; of other nodes the listener of
-    the same name. A node that listens on every
-    address of its machine and advertises none can only be on this one: it is told by the host that was dialled here."""
+    """Of the listener that the client dialled here, or else the node's first one. A node without a host in its settings
+    listens on every address of its machine: it is told by the host that was dialled here."""
     if registered.id == broker.node_id or not registered.endpoints:
         return broker.advertised(context)
     endpoint = registered.endpoint(broker.listener_name(context)) or registered.endpoints[0]

@@ -1,36 +1,38 @@
-"""Work that comes round: each job runs once an interval, never twice at a time, until it is stopped."""
+"""Periodic work: each job runs once per interval, never twice at a time, until it is stopped. A round that fails is
+logged, and the next one runs when it is due."""
 
-import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 
 from barnabas.runtime.interfaces import Clock
-
-logger = logging.getLogger(__name__)
+from barnabas.server.supervisor import OnFailure, Supervisor, ended
 
 
 class Periodic:
     """`interval_ms` is asked before each wait, so that a changed setting counts from the next round on."""
 
     def __init__(
-        self, *, name: str, interval_ms: Callable[[], float], job: Callable[[], Awaitable[None]], clock: Clock
+        self,
+        *,
+        name: str,
+        interval_ms: Callable[[], float],
+        job: Callable[[], Awaitable[None]],
+        clock: Clock,
+        supervisor: Supervisor,
     ) -> None:
         self._name = name
         self._interval_ms = interval_ms
         self._job = job
         self._clock = clock
-        self._task = asyncio.ensure_future(self._run())
+        self._supervisor = supervisor
+        self._task = supervisor.start(name, self._run, OnFailure.RETRY)
 
     async def stop(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await ended(self._task)
 
     async def _run(self) -> None:
         while True:
             await self._clock.sleep(self._interval_ms())
             try:
                 await self._job()
-            except OSError as error:
-                logger.error("%s: the disk failed, next try in %d ms: %s", self._name, self._interval_ms(), error)
-            except Exception:
-                logger.exception("%s: a bug; next try in %d ms", self._name, self._interval_ms())
+            except Exception as error:
+                self._supervisor.report(self._name, error, f"next try in {self._interval_ms():.0f} ms")

@@ -68,14 +68,15 @@ def test_a_rack_of_fenced_brokers_leads_nothing() -> None:
 
 def test_why_there_is_no_place() -> None:
     placer = ReplicaPlacer(Random(3))
-    assert "usable" in placer.place([broker(1)], 1, 2)
+    assert "replication factor of 2 cannot be reached" in placer.place([broker(1)], 1, 2)
     assert "fenced" in placer.place([broker(1, fenced=True)], 1, 1)
-    assert "usable" in placer.place([], 1, 1)
+    assert "replication factor of 1 cannot be reached" in placer.place([], 1, 1)
 
 
 def test_who_is_usable() -> None:
     assert is_usable(broker(1, fenced=True))
     assert not is_usable(broker(1, in_controlled_shutdown=True))
+    assert is_usable(broker(1, in_controlled_shutdown=True, fenced=True)), "it has shut down, and will be back"
     assert not is_usable(broker(1, cordoned_directories=(directory_of(1),)))
     assert is_usable(broker(1, directories=()))
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from replicas import ManualClock, batch, image, partition, settled
+from supervision import NotedSupervisor
 
 from barnabas.client.connection import ConnectionLost
 from barnabas.config.broker import BrokerConfig
@@ -58,6 +59,7 @@ class Bench:
             broker_epoch=lambda: self.broker_epoch,
             throttle=self.throttle,
             clock=self.clock,  # type: ignore[arg-type]
+            supervisor=NotedSupervisor(self.clock),
         )
 
     async def connected(self) -> Connection:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from controllers import Offload, settle
 from peers import FakeCluster
+from supervision import NotedSupervisor
 
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.topic import TopicConfig
@@ -121,6 +122,7 @@ class Bench:
             high_watermark=0,
             cluster=FakeCluster(),
             runtime=self.runtime,
+            supervisor=NotedSupervisor(self.clock),
         )
         self.partition.apply(LEADING)
         self.shard = LedShard(

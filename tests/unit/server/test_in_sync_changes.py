@@ -5,6 +5,7 @@ from typing import Any
 
 from peers import FakeCluster
 from replicas import ManualClock, image, partition, settled
+from supervision import NotedSupervisor
 
 from barnabas.client.connection import ConnectionLost
 from barnabas.errors import ErrorCode
@@ -22,7 +23,13 @@ class Bench:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.sent: list[tuple[AlterPartitionRequest, asyncio.Future[Any]]] = []
-        self.changes = InSyncChanges(node_id=1, broker_epoch=lambda: 7, send=self._send, clock=self.clock)  # type: ignore[arg-type]
+        self.changes = InSyncChanges(
+            node_id=1,
+            broker_epoch=lambda: 7,
+            send=self._send,
+            clock=self.clock,
+            supervisor=NotedSupervisor(self.clock),
+        )
 
     def _send(self, request: AlterPartitionRequest) -> "asyncio.Future[Any]":
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -24,3 +24,19 @@ def test_records_that_were_refused_are_named() -> None:
             assert named == ([(1, needs_key), (2, needs_key)] if version >= 8 else [])
 
     run(test)
+
+
+def test_records_between_two_syncs_are_acknowledged_at_once() -> None:
+    """`flush.messages` asks for a sync now and then; after the first one nothing was acknowledged until the next."""
+
+    async def test() -> None:
+        broker = await PartsBroker().start()
+        log = broker.add_log("t", 0, 0, flush_messages="3")
+        for written in range(1, 6):
+            data = [PartitionProduceData(index=0, records=encode_batch([Record(0, 1, None, b"v")]))]
+            request = ProduceRequest(acks=-1, topic_data=[TopicProduceData(name="t", partition_data=data)])
+            response = await call(produce, broker, request, 9)
+            assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+            assert log.high_watermark == written
+
+    run(test)

@@ -17,6 +17,7 @@ from barnabas.errors import ErrorCode
 from barnabas.protocol.message import Message
 from barnabas.server.peers import REQUEST_TIMEOUT_MS
 from barnabas.server.quorum import quorum_setup
+from barnabas.server.supervisor import OnFailure, ended
 from barnabas.types import NO_LEADER
 
 if TYPE_CHECKING:
@@ -34,12 +35,10 @@ class ControllerRegistrant:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.ensure_future(self._register())
+        self._task = self._broker.supervisor.start("controller registration", self._register, OnFailure.RETRY)
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await ended(self._task)
 
     @property
     def _is_registered(self) -> bool:

@@ -41,6 +41,7 @@ from barnabas.server.quorum.quorum import FetchSizes, Quorum
 from barnabas.server.quorum.quorum_addresses import NOWHERE, OwnEndpoints
 from barnabas.server.quorum.snapshot_generator import SnapshotGenerator
 from barnabas.server.quorum.voter_changes import VoterChanges
+from barnabas.server.supervisor import Supervisor
 from barnabas.types import ZERO_UUID, BrokerId, Offset, Uuid
 
 logger = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class ControllerService:
         cluster_id: str,
         voters: VoterSet,
         peers: Peers,
+        supervisor: Supervisor,
         directory_id: Uuid = ZERO_UUID,
         own: OwnEndpoints = NOWHERE,
         bootstrap: tuple[Address, ...] = (),
@@ -89,6 +91,7 @@ class ControllerService:
         self.sessions_watch = SessionsWatch(
             sessions=self.sessions,
             clock=runtime.clock,
+            supervisor=supervisor,
             fence_one=self._fence_one,
             is_gone=self._is_gone,
             on_gone=lambda broker_id: self.quorum.voter_gone(broker_id),
@@ -98,8 +101,7 @@ class ControllerService:
         self.incarnation_id = new_uuid(runtime.random)
         self.own = own
         self._head: MetadataImage | None = None  # while this node leads: `image`, and what is pending upon it
-        # The first head of a leader, and the bytes of the log that made it of `image`, until it is committed.
-        self._inherited: tuple[MetadataImage, int] | None = None
+        self._inherited: tuple[MetadataImage, int] | None = None  # the first head, with its bytes, until committed
         self._pending: deque[Pending] = deque()  # in the order of the log
         self._on_change = on_change
         self._on_failure = on_failure
@@ -115,18 +117,17 @@ class ControllerService:
             own=own,
             bootstrap=bootstrap,
             timeouts=timeouts_of(config),
-            sizes=FetchSizes(
-                config.controller_quorum_fetch_max_bytes, config.controller_quorum_fetch_snapshot_max_bytes
-            ),
+            sizes=sizes_of(config),
             peers=peers,
             runtime=runtime,
+            supervisor=supervisor,
             on_lead=self._lead,
             on_cease=self._cease,
             on_committed=self._committed,
             on_failure=self._fail,
         )
         self.voter_changes = VoterChanges(quorum=self.quorum, runtime=runtime)
-        self.snapshots = SnapshotGenerator(log=self._log, config=config, runtime=runtime)
+        self.snapshots = SnapshotGenerator(log=self._log, config=config, runtime=runtime, supervisor=supervisor)
 
     @property
     def node_id(self) -> int:
@@ -328,6 +329,10 @@ class ControllerService:
     def _fail_pending(self, error: Exception) -> None:
         while self._pending:
             self._pending.popleft().committed.set_result(error)
+
+
+def sizes_of(config: BrokerConfig) -> FetchSizes:
+    return FetchSizes(config.controller_quorum_fetch_max_bytes, config.controller_quorum_fetch_snapshot_max_bytes)
 
 
 def timeouts_of(config: BrokerConfig) -> Timeouts:

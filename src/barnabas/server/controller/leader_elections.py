@@ -19,6 +19,7 @@ from barnabas.metadata.delta import MetadataDelta
 from barnabas.metadata.image import MetadataImage, PartitionImage
 from barnabas.server.periodic import Periodic
 from barnabas.server.quorum.metadata_log import MetadataUnavailable
+from barnabas.server.supervisor import OnFailure, ended, is_running
 from barnabas.types import NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
@@ -38,13 +39,14 @@ class LeaderElections:
 
     def start(self) -> None:
         config = self._broker.static_config
-        clock = self._broker.runtime.clock
+        clock, supervisor = self._broker.runtime.clock, self._broker.supervisor
         self._rounds = [
             Periodic(
                 name="unclean elections",
                 interval_ms=lambda: config.unclean_leader_election_interval_ms,
                 job=self.elect_unclean_leaders,
                 clock=clock,
+                supervisor=supervisor,
             )
         ]
         if config.auto_leader_rebalance_enable:
@@ -54,6 +56,7 @@ class LeaderElections:
                     interval_ms=lambda: config.leader_imbalance_check_interval_seconds * SECOND_MS,
                     job=self.balance_leaders,
                     clock=clock,
+                    supervisor=supervisor,
                 )
             )
 
@@ -61,26 +64,20 @@ class LeaderElections:
         for each in self._rounds:
             await each.stop()
         self._rounds = []
-        if self._unclean is not None:
-            self._unclean.cancel()
-            await asyncio.gather(self._unclean, return_exceptions=True)
+        await ended(self._unclean)
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """What has changed may allow an unclean leader where none is allowed so far."""
         if (
-            self._unclean is None
-            and self._is_active
+            self._is_active
+            and not is_running(self._unclean)
             and any(
                 UNCLEAN_LEADER_ELECTION_ENABLE in image.configs.get(resource, ()) for resource in delta.configs_changed
             )
         ):
-            self._unclean = asyncio.ensure_future(self._elect_unclean_leaders_now())
-
-    async def _elect_unclean_leaders_now(self) -> None:
-        try:
-            await self.elect_unclean_leaders()
-        finally:
-            self._unclean = None
+            self._unclean = self._broker.supervisor.start(
+                "unclean elections after a changed setting", self.elect_unclean_leaders, OnFailure.RETRY
+            )
 
     async def balance_leaders(self) -> None:
         if any(state.leader != state.replicas[0] for _name, state in self._partitions()):

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from barnabas.controller.broker_sessions import BrokerSessions
 from barnabas.metadata.image import MetadataImage
 from barnabas.runtime.interfaces import Address, Clock, Timer
+from barnabas.server.supervisor import OnFailure, Supervisor, is_running
 from barnabas.types import BrokerId
 
 logger = logging.getLogger(__name__)
@@ -28,12 +29,14 @@ class SessionsWatch:
         *,
         sessions: BrokerSessions,
         clock: Clock,
+        supervisor: Supervisor,
         fence_one: Callable[[], Awaitable[BrokerId | None]],
         is_gone: Callable[[BrokerId], Awaitable[bool]],
         on_gone: Callable[[BrokerId], None],
     ) -> None:
         self._sessions = sessions
         self._clock = clock
+        self._supervisor = supervisor
         self._fence_one = fence_one
         self._is_gone = is_gone
         self._on_gone = on_gone
@@ -41,7 +44,7 @@ class SessionsWatch:
         self._timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
         self._connections: dict[Address, BrokerId] = {}
-        self._dials: dict[asyncio.Task[None], None] = {}  # kept so that none is collected while it runs
+        self._dials: dict[asyncio.Task[None], None] = {}
 
     def begin(self, image: MetadataImage, *, own_id: BrokerId, former_id: BrokerId) -> None:
         """This node's controller became the active one, perhaps because the former one is gone."""
@@ -72,7 +75,8 @@ class SessionsWatch:
             self._set_timer()
 
     def _dial_soon(self, broker_id: BrokerId) -> None:
-        dial = asyncio.ensure_future(self._dial(broker_id))
+        name = f"dialling broker {broker_id}"
+        dial = self._supervisor.start(name, lambda: self._dial(broker_id), OnFailure.ABANDON)
         self._dials[dial] = None
         dial.add_done_callback(self._dials.pop)
 
@@ -94,8 +98,8 @@ class SessionsWatch:
 
     def _look(self) -> None:
         self._timer = None
-        if self._task is None:
-            self._task = asyncio.ensure_future(self._fence())
+        if not is_running(self._task):
+            self._task = self._supervisor.start("fencing", self._fence, OnFailure.RETRY)
 
     async def _fence(self) -> None:
         while self._is_active:
@@ -103,5 +107,4 @@ class SessionsWatch:
             if fenced is None:
                 break
             logger.warning("broker %d is fenced: nothing was heard of it for too long", fenced)
-        self._task = None
         self._set_timer()

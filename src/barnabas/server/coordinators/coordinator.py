@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from barnabas.metadata.delta import MetadataDelta
 from barnabas.metadata.image import MetadataImage
+from barnabas.server.supervisor import OnFailure, is_running
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -81,8 +82,8 @@ class Coordinator(ABC, Generic[L]):
         assert led is not None, "partitions are opened before their coordinators"
         shard = self.shards[partition] = self._open(led, image)
         self._to_load.append(shard)
-        if self._load_task is None:
-            self._load_task = asyncio.ensure_future(self._load())
+        if not is_running(self._load_task):
+            self._load_task = self._broker.supervisor.start(f"loading {self.TOPIC}", self._load, OnFailure.RETRY)
 
     async def _load(self) -> None:
         """One shard after the other: together they would take as long, and none would be ready early."""
@@ -94,7 +95,6 @@ class Coordinator(ABC, Generic[L]):
                 # What it holds cannot be coordinated: a wrong answer is worse than none.
                 logger.exception("%s: cannot be loaded, and what it holds has no coordinator", shard.partition.name)
                 shard.close()
-        self._load_task = None
 
     # The end
 

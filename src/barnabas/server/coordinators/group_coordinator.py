@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from barnabas.controller.features import GROUP_VERSION
 from barnabas.errors import ErrorCode
 from barnabas.metadata.delta import MetadataDelta
 from barnabas.metadata.image import MetadataImage, ResourceType
@@ -39,6 +40,12 @@ class GroupCoordinator(Coordinator["LedShard"]):
     def submit_named(self, group_id: str, decide: Decide, failed: Callable[[ErrorCode], R]) -> R | asyncio.Future[R]:
         """As `submit`, for requests in which a group must have a name: as Kafka, any broker refuses one without."""
         return self.submit(group_id, decide, failed) if group_id else failed(ErrorCode.INVALID_GROUP_ID)
+
+    @property
+    def serves_consumer_protocol(self) -> bool:
+        """KIP-848 can be left out of the settings, and switched off for the cluster by group.version 0."""
+        level = self._broker.controller.image.features.get(GROUP_VERSION, 0)
+        return level > 0 and "consumer" in self._broker.config.group_coordinator_rebalance_protocols
 
     # What the metadata says
 

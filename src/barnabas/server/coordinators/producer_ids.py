@@ -54,7 +54,7 @@ class ProducerIds:
         if self.has_any:
             return ErrorCode.NONE
         if self._asking is None:
-            self._asking = asyncio.ensure_future(self._ask())
+            self._asking = self._broker.supervisor.awaited("producer ids", self._ask())
         return await asyncio.shield(self._asking)
 
     async def _ask(self) -> ErrorCode:

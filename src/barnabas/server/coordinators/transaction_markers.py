@@ -25,6 +25,7 @@ from barnabas.protocol.messages.write_txn_markers import (
 )
 from barnabas.server.coordinators import marker_log
 from barnabas.server.replicas.commit_wait import Commit
+from barnabas.server.supervisor import OnFailure, is_running
 from barnabas.transactions.markers import Markers
 from barnabas.types import NO_LEADER, BrokerId, TopicPartition
 
@@ -151,8 +152,9 @@ class MarkerSender:
     def _queue(self, broker_id: BrokerId, sending: _Sending, partitions: list[TopicPartition]) -> None:
         queue = self._queues.setdefault(broker_id, {})
         queue.setdefault(sending, []).extend(partitions)
-        if broker_id not in self._tasks:
-            self._tasks[broker_id] = asyncio.ensure_future(self._run(broker_id))
+        if not is_running(self._tasks.get(broker_id)):
+            name = f"transaction markers to broker {broker_id}"
+            self._tasks[broker_id] = self._broker.supervisor.start(name, lambda: self._run(broker_id), OnFailure.RETRY)
 
     async def _run(self, broker_id: BrokerId) -> None:
         """Until nothing more goes to this broker."""
@@ -161,12 +163,13 @@ class MarkerSender:
             batch = {sending: queue.pop(sending) for sending in tuple(queue)[:MARKERS_PER_REQUEST_MAX]}
             try:
                 await self._request(broker_id, batch)
-            except ConnectionLost as error:
-                logger.info("broker %d cannot be sent markers, they wait: %s", broker_id, error)
+            except Exception as error:
                 for sending, partitions in batch.items():
-                    self._later(sending, partitions)
+                    self._later(sending, [name for name in partitions if name in sending.remaining])
+                if not isinstance(error, ConnectionLost):
+                    raise
+                logger.info("broker %d cannot be sent markers, they wait: %s", broker_id, error)
         self._queues.pop(broker_id, None)
-        self._tasks.pop(broker_id, None)
 
     async def _request(self, broker_id: BrokerId, batch: dict[_Sending, list[TopicPartition]]) -> None:
         coordinator_epoch = self._shard.partition.leader_epoch

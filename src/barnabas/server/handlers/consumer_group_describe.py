@@ -36,7 +36,7 @@ def _describe(broker: Broker, group_id: str) -> DescribedGroup | Awaitable[Descr
     def failed(error: ErrorCode) -> DescribedGroup:
         return DescribedGroup(group_id=group_id, error_code=error)
 
-    if "consumer" not in broker.config.group_coordinator_rebalance_protocols:
+    if not broker.groups.serves_consumer_protocol:
         return failed(ErrorCode.UNSUPPORTED_VERSION)
     if not group_id:
         return failed(ErrorCode.INVALID_GROUP_ID)

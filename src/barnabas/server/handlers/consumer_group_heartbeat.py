@@ -1,6 +1,7 @@
 """ConsumerGroupHeartbeat, versions 0 to 1 (KIP-848). The rules are in `groups.consumer_heartbeat`.
 
-Where `group.coordinator.rebalance.protocols` leaves the consumer protocol out, the answer is UNSUPPORTED_VERSION.
+Where `group.coordinator.rebalance.protocols` leaves the consumer protocol out, or group.version is 0, the answer is
+UNSUPPORTED_VERSION, with which clients fall back to the classic protocol.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def handle(
     broker: Broker, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
-    if "consumer" not in broker.config.group_coordinator_rebalance_protocols:
+    if not broker.groups.serves_consumer_protocol:
         return failed(ErrorCode.UNSUPPORTED_VERSION)
     client = client_of(context)
     return broker.groups.submit(

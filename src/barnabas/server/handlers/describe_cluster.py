@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
 BROKERS, CONTROLLERS = 1, 2
+ENDPOINT_TYPES = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}  # as Kafka's tools print them
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -34,7 +35,10 @@ def handle(broker: Broker, context: RequestContext, request: DescribeClusterRequ
     if request.endpoint_type != served:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message=f"This is a listener of {context.listener.value}; others are described on their own.",
+            error_message=(
+                f"The request was sent to an endpoint of type {ENDPOINT_TYPES[served]}, "
+                f"but we wanted an endpoint of type {ENDPOINT_TYPES[request.endpoint_type]}"
+            ),
         )
     if served == CONTROLLERS:
         return _controllers(broker)

@@ -1,10 +1,12 @@
-"""DescribeProducers, version 0: what a partition remembers of its idempotent and transactional producers."""
+"""DescribeProducers, version 0: what a partition remembers of its idempotent and transactional producers.
+
+Any replica answers: an administrator may ask a follower what it knows.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -30,10 +32,8 @@ def handle(broker: Broker, context: RequestContext, request: DescribeProducersRe
 
 
 def answer(broker: Broker, topic: str, index: int, partition: Partition | None) -> PartitionResponse:
-    if partition is None or not partition.is_leader:
-        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if partition is None:
-            error = leader_hints.missing(broker.controller.image, topic, index)
+    if partition is None:
+        error = leader_hints.missing(broker.controller.image, topic, index)
         return PartitionResponse(partition_index=index, error_code=error)
     return PartitionResponse(
         partition_index=index,

@@ -2,7 +2,8 @@
 
 Asked for anything else than exactly partition 0 of `__cluster_metadata`, every partition of the request is
 UNKNOWN_TOPIC_OR_PARTITION, as in Kafka. A leader has fetched from itself just now. A node without a listener for
-controllers is listed with its brokers' listeners.
+controllers is listed with its brokers' listeners. At kraft.version 0 voters are known by their id alone, so their
+directory ids are zero.
 """
 
 from __future__ import annotations
@@ -72,8 +73,9 @@ def _quorum(broker: Broker, api_version: int) -> ResponsePartitionData:
     voters = [leads if each.key.id == raft.replica.id else progress.of(each.key) for each in raft.voters.voters]
     observers = list(progress.observers(now_ms))
     if api_version < DIRECTORIES_SINCE_VERSION:
-        voters = [each._replace(key=ReplicaKey(each.key.id)) for each in voters]
-        observers = [each._replace(key=ReplicaKey(each.key.id)) for each in observers]
+        voters, observers = _without_directories(voters), _without_directories(observers)
+    elif controller.quorum.voter_history.kraft_version == 0:
+        voters = _without_directories(voters)
     to_wall_ms = clock.now_ms() - now_ms
     return ResponsePartitionData(
         partition_index=0,
@@ -83,6 +85,10 @@ def _quorum(broker: Broker, api_version: int) -> ResponsePartitionData:
         current_voters=[_state(each, to_wall_ms) for each in voters],
         observers=[_state(each, to_wall_ms) for each in observers],
     )
+
+
+def _without_directories(replicas: list[ReplicaProgress]) -> list[ReplicaProgress]:
+    return [each._replace(key=ReplicaKey(each.key.id)) for each in replicas]
 
 
 def _state(replica: ReplicaProgress, to_wall_ms: float) -> ReplicaState:

@@ -1,13 +1,16 @@
 """FindCoordinator, versions 0 to 6: which broker coordinates a group, or a transactional id; from version 4 on, many at
 once.
 
-Differs from Kafka: the first who asks makes `__consumer_offsets` or `__transaction_state` and waits for it, where Kafka
-answers COORDINATOR_NOT_AVAILABLE and lets the client ask again.
+Differs from Kafka: the first request creates `__consumer_offsets` or `__transaction_state` and waits for it, where
+Kafka answers COORDINATOR_NOT_AVAILABLE and lets the client ask again. While a coordinator is not available, the answer
+waits for a change of the metadata, at most 100 ms, because some clients ask again at once: Kafka's Admin client sends
+more than a thousand such requests in a second.
 Share groups do not exist: asking for one is INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
@@ -25,6 +28,7 @@ TRANSACTION = 1
 TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
 BATCHED_VERSION = 4
 NO_NODE = -1
+UNAVAILABLE_MS_MAX = 100  # the first backoff of Kafka's clients (retry.backoff.ms)
 NO_ERROR = "NONE"  # what Kafka says there before version 4
 
 
@@ -34,14 +38,37 @@ def handle(
     topic = TOPICS.get(request.key_type)
     if topic is not None and topic not in broker.controller.image.topics_by_name:
         return _create_and_find(broker, context, request, topic)
-    return _find_all(broker, context, request)
+    response = _find_all(broker, context, request)
+    if not _is_missing_one(response):
+        return response
+    return broker.supervisor.awaited("FindCoordinator", _find_later(broker, context, request))
 
 
 async def _create_and_find(
     broker: Broker, context: RequestContext, request: FindCoordinatorRequest, topic: str
 ) -> FindCoordinatorResponse:
     await auto_create.create(broker, [topic])
-    return _find_all(broker, context, request)
+    response = _find_all(broker, context, request)
+    return await _find_later(broker, context, request) if _is_missing_one(response) else response
+
+
+async def _find_later(
+    broker: Broker, context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    """Waits until the coordinators are there, at most UNAVAILABLE_MS_MAX."""
+    clock = broker.runtime.clock
+    deadline_ms = clock.monotonic_ms() + UNAVAILABLE_MS_MAX
+    while True:
+        left_ms = deadline_ms - clock.monotonic_ms()
+        response = _find_all(broker, context, request)
+        if left_ms <= 0 or not _is_missing_one(response):
+            return response
+        await asyncio.wait([broker.controller.quorum.news()], timeout=left_ms / 1000)
+
+
+def _is_missing_one(response: FindCoordinatorResponse) -> bool:
+    missing = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return response.error_code == missing or any(each.error_code == missing for each in response.coordinators)
 
 
 def _find_all(broker: Broker, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:

@@ -2,7 +2,7 @@
 
 No topics named: all of them (in version 0 an empty list, later null; there an empty list means none). From version 12
 on topics may be asked for by id; where a request has any id, topics named without one are passed over, as in Kafka.
-The node's own address is the one that the client dialled, unless `advertised.listeners` says otherwise.
+The node's own address is that of the listener that the client dialled, as the settings name it.
 While a broker may have died just now, the answer waits until its partitions have other leaders, at most a second.
 Differs from Kafka: a topic that is created by being asked for is in the same answer, not an error to be retried.
 A topic with neither name nor id is INVALID_REQUEST, where Kafka fails with UNKNOWN_SERVER_ERROR. Internal topics are
@@ -11,7 +11,6 @@ not created by being asked for.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
@@ -43,7 +42,7 @@ def handle(
     broker: Broker, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     if cluster_view.is_unsettled(broker):
-        return asyncio.ensure_future(_respond_once_settled(broker, context, request))
+        return broker.supervisor.awaited("Metadata", _respond_once_settled(broker, context, request))
     return _handle(broker, context, request)
 
 

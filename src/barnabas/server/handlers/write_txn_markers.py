@@ -33,7 +33,7 @@ def handle(
 ) -> WriteTxnMarkersResponse | asyncio.Future[WriteTxnMarkersResponse]:
     waiting: Waiting = []
     response = WriteTxnMarkersResponse(markers=[_write(broker, marker, waiting) for marker in request.markers])
-    return asyncio.ensure_future(_wait(response, waiting)) if waiting else response
+    return broker.supervisor.awaited("WriteTxnMarkers", _wait(response, waiting)) if waiting else response
 
 
 def _write(broker: Broker, request: WritableTxnMarker, waiting: Waiting) -> WritableTxnMarkerResult:

@@ -44,6 +44,7 @@ from barnabas.server.quorum import quorum_messages
 from barnabas.server.quorum.metadata_log import MetadataLog
 from barnabas.server.quorum.quorum_addresses import OwnEndpoints, QuorumAddresses
 from barnabas.server.quorum.snapshot_files import PartialSnapshot
+from barnabas.server.supervisor import OnFailure, Supervisor, ended, is_running
 from barnabas.types import NO_LEADER, BrokerId, LeaderEpoch, Offset
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class Quorum:
         sizes: FetchSizes,
         peers: Peers,
         runtime: Runtime,
+        supervisor: Supervisor,
         on_lead: Callable[[], None],
         on_cease: Callable[[], None],
         on_committed: Callable[[Offset], None],
@@ -84,6 +86,7 @@ class Quorum:
         self._log = log
         self._peers = peers
         self._runtime = runtime
+        self._supervisor = supervisor
         self._timeouts = timeouts
         self._sizes = sizes
         self._clock = runtime.clock
@@ -104,11 +107,11 @@ class Quorum:
         self._sync_task: asyncio.Task[None] | None = None
         self._fetch_task: asyncio.Task[None] | None = None
         self._partial: tuple[LeaderEpoch, PartialSnapshot] | None = None  # what is being copied, from which leader
-        self._sends: dict[asyncio.Task[None], None] = {}  # kept so that none is collected while it runs
+        self._sends: dict[asyncio.Task[None], None] = {}
         self._news: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # see `news`
         self._known = (self.raft.role, self.raft.leader_id)  # as last told
         self._strangers: dict[BrokerId, None] = {}  # nodes that said that they belong to another cluster
-        self._failure: OSError | None = None
+        self._failure: Exception | None = None
         self._stopped = False
 
     # What others may know
@@ -153,7 +156,7 @@ class Quorum:
 
     def start(self) -> None:
         self._perform(self.raft.tick(self._clock.monotonic_ms()))
-        self._fetch_task = asyncio.ensure_future(self._follow())
+        self._fetch_task = self._supervisor.start("metadata fetch", self._follow, OnFailure.RETRY)
 
     async def stop(self) -> None:
         """A leader says good-bye first, so that the others need not find out by waiting."""
@@ -163,10 +166,7 @@ class Quorum:
         farewells = tuple(self._sends)
         if farewells:
             await asyncio.wait(farewells, timeout=FAREWELL_SECONDS)
-        tasks = [task for task in (self._fetch_task, *self._sends) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(self._fetch_task, *self._sends)
         if self._sync_task is not None:
             await asyncio.gather(self._sync_task, return_exceptions=True)
         self._drop_partial()
@@ -174,16 +174,26 @@ class Quorum:
     # Raft's outputs
 
     def _perform(self, output: Output) -> None:
-        """OSError where the disk fails: what Raft believes is then not what is written down, and must not be told."""
+        """Raises what went wrong, now or earlier, and fails the broker.
+
+        Raft's state is then ahead of the log or of the metadata image, so this replica may neither answer nor go on.
+        """
         if self._failure is not None:
             raise self._failure
         try:
             self._carry_out(output)
-        except OSError as error:
+        except Exception as error:
             self._failed(error)
             raise
 
-    def _failed(self, error: OSError) -> None:
+    def _happened(self, event: Callable[[], Output]) -> None:
+        """As `_perform`, for what nobody waits for: a deadline, an answer, a lost connection."""
+        try:
+            self._perform(event())
+        except Exception as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
         if self._failure is None:
             self._failure = error
             self._on_failure(error)
@@ -207,9 +217,7 @@ class Quorum:
             if self.voter_history.offset < output.high_watermark:
                 self._carry_out(self.raft.voters_committed(self._clock.monotonic_ms()))
         for send in output.send:
-            task = asyncio.ensure_future(self._send(send))
-            self._sends[task] = None
-            task.add_done_callback(self._sends.pop)
+            self._start_sending(send)
         known = (self.raft.role, self.raft.leader_id)
         if output != Output() or known != self._known:
             if self.raft.leader_id != self._known[1]:
@@ -245,10 +253,13 @@ class Quorum:
             self._timer = self._clock.call_later(delay_ms, self._tick)
 
     def _tick(self) -> None:
-        try:
-            self._perform(self.raft.tick(self._clock.monotonic_ms()))
-        except OSError as error:
-            self._failed(error)
+        self._happened(lambda: self.raft.tick(self._clock.monotonic_ms()))
+
+    def _start_sending(self, send: Send) -> None:
+        name = f"quorum request to node {send.to}"
+        task = self._supervisor.start(name, lambda: self._send(send), OnFailure.ABANDON)
+        self._sends[task] = None
+        task.add_done_callback(self._sends.pop)
 
     async def _send(self, send: Send) -> None:
         peer = self._peers.get(send.to, ELECTION_PURPOSE)
@@ -262,11 +273,8 @@ class Quorum:
         self.addresses.learn(quorum_messages.endpoints_in(response))
         if isinstance(send.message, VoteRequest):
             answer = quorum_messages.decode_vote_response(response)
-            now_ms = self._clock.monotonic_ms()
-            try:
-                self._perform(self.raft.receive_vote_response(send.to, answer, send.message.pre_vote, now_ms))
-            except OSError as error:
-                self._failed(error)
+            pre_vote, now_ms = send.message.pre_vote, self._clock.monotonic_ms()
+            self._happened(lambda: self.raft.receive_vote_response(send.to, answer, pre_vote, now_ms))
 
     def _heed_cluster(self, node_id: BrokerId, error_code: int) -> None:
         """Nothing here can mend it, so its owner must hear of it, but not at every try."""
@@ -297,28 +305,30 @@ class Quorum:
         return end_offset
 
     def _sync_soon(self) -> None:
-        if self._sync_task is None:
-            self._sync_task = asyncio.ensure_future(self._sync())
+        if not is_running(self._sync_task):
+            self._sync_task = self._supervisor.start("metadata sync", self._sync, OnFailure.STOP_BROKER)
 
     async def _sync(self) -> None:
         """Group commit: each round takes along all that was appended while the one before it ran."""
-        try:
-            synced = -1
-            while self.is_leader and synced < self._log.end_offset:
-                epoch, end_offset = self.epoch, self._log.end_offset
+        synced = -1
+        while self.is_leader and synced < self._log.end_offset and self._failure is None:
+            epoch, end_offset = self.epoch, self._log.end_offset
+            try:
                 await self._runtime.offload(self._log.sync)
-                if self.epoch == epoch:  # else what was synced may have been cut and written anew since
-                    synced = end_offset
-                    self._perform(self.raft.synced(synced, self._clock.monotonic_ms()))
-        except OSError as error:
-            self._failed(error)
-        finally:
-            self._sync_task = None
+            except OSError as error:
+                self._failed(error)
+                return
+            if self.epoch == epoch:  # else what was synced may have been cut and written anew since
+                synced = end_offset
+                self._synced(end_offset)
+
+    def _synced(self, end_offset: Offset) -> None:
+        self._happened(lambda: self.raft.synced(end_offset, self._clock.monotonic_ms()))
 
     def voter_gone(self, node_id: BrokerId) -> None:
         """The process of that node, if it is a voter's, is dead."""
         if not self._stopped and self._failure is None:
-            self._perform(self.raft.voter_gone(node_id, self._clock.monotonic_ms()))
+            self._happened(lambda: self.raft.voter_gone(node_id, self._clock.monotonic_ms()))
 
     def receive_fetch(self, position: FetchPosition) -> FetchVerdict:
         verdict, output = self.raft.receive_fetch(position, self._clock.monotonic_ms())
@@ -333,7 +343,7 @@ class Quorum:
     # As follower
 
     async def _follow(self) -> None:
-        while True:
+        while self._failure is None:
             position = self.raft.fetch_position()
             target = self._fetch_target()
             if position is None or target is None:
@@ -349,7 +359,6 @@ class Quorum:
                 await self._clock.sleep(FETCH_BACKOFF_MS)
             except OSError as error:
                 self._failed(error)
-                return
 
     def _fetch_target(self) -> BrokerId | None:
         """The leader, or where none is known somebody who may know it."""
@@ -440,7 +449,7 @@ class Quorum:
 
     def _lost(self, node_id: BrokerId) -> None:
         if not self._stopped and self._failure is None:
-            self._perform(self.raft.connection_lost(node_id, self._clock.monotonic_ms()))
+            self._happened(lambda: self.raft.connection_lost(node_id, self._clock.monotonic_ms()))
 
     # What other voters ask
 

@@ -12,7 +12,7 @@ import logging
 
 from barnabas.client.connection import ConnectionLost
 from barnabas.config.broker import BrokerConfig
-from barnabas.config.endpoints import Endpoint, Server
+from barnabas.config.endpoints import WILDCARD_HOSTS, Endpoint, Server, told
 from barnabas.config.validation import ConfigError
 from barnabas.consensus import snapshot_file
 from barnabas.consensus.messages import LogEnd
@@ -28,7 +28,6 @@ from barnabas.types import Uuid, uuid_text
 logger = logging.getLogger(__name__)
 
 CONTROLLER_ROLE, BROKER_ROLE = "controller", "broker"
-WILDCARDS = ("", "0.0.0.0", "::")
 LOOPBACKS = ("localhost", "127.0.0.1", "::1")
 KRAFT_VERSION = 1
 BOOTSTRAP_SNAPSHOT = LogEnd(0, 0)  # what a directory is formatted with
@@ -82,16 +81,16 @@ def own_endpoints(config: BrokerConfig, bound: list[Endpoint]) -> OwnEndpoints:
     for voter in config.controller_quorum_voters:
         if voter.node_id == config.node_id:
             return OwnEndpoints((VoterEndpoint(config.controller_listener_names[0], voter.host, voter.port),))
-    advertised = {each.listener_name: each for each in config.advertised_listeners or ()}
-    found = []
-    for name in config.controller_listener_names:
-        for each in bound:
-            if each.listener_name == name:
-                told = advertised.get(name, each)
-                if told.host in WILDCARDS and is_dynamic(config):
-                    raise ConfigError(f"listeners: {each} needs a host that other controllers can dial")
-                found.append(VoterEndpoint(name, told.host, told.port))
-    return OwnEndpoints(tuple(found))
+    named = (*config.listeners, *(config.advertised_listeners or ()))  # of two with one name the latter counts
+    endpoints = {each.listener_name: each for each in told(named, bound)}
+    for each in endpoints.values():
+        if each.host in WILDCARD_HOSTS and is_dynamic(config):
+            raise ConfigError(f"listeners: {each} needs a host that other controllers can dial")
+    return OwnEndpoints(
+        tuple(
+            VoterEndpoint(name, endpoints[name].host, endpoints[name].port) for name in config.controller_listener_names
+        )
+    )
 
 
 def names_only_itself(config: BrokerConfig) -> bool:
@@ -105,7 +104,7 @@ def names_only_itself(config: BrokerConfig) -> bool:
 
 
 def _is(server: Server, endpoint: Endpoint) -> bool:
-    near = server.host in LOOPBACKS and endpoint.host in (*WILDCARDS, *LOOPBACKS)
+    near = server.host in LOOPBACKS and endpoint.host in (*WILDCARD_HOSTS, *LOOPBACKS)
     return server.port == endpoint.port and (server.host == endpoint.host or near)
 
 

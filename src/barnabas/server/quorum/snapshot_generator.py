@@ -21,6 +21,7 @@ from barnabas.protocol.metadata_records import encode_record
 from barnabas.runtime.interfaces import Runtime, Timer
 from barnabas.server.quorum.metadata_log import MetadataLog
 from barnabas.server.quorum.snapshot_files import PartialSnapshot
+from barnabas.server.supervisor import OnFailure, Supervisor, ended, is_running
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +30,11 @@ CLEAN_INTERVAL_MS = 60_000  # while something old is there: how often it is seen
 
 
 class SnapshotGenerator:
-    def __init__(self, *, log: MetadataLog, config: BrokerConfig, runtime: Runtime) -> None:
+    def __init__(self, *, log: MetadataLog, config: BrokerConfig, runtime: Runtime, supervisor: Supervisor) -> None:
         self._log = log
         self._config = config
         self._runtime = runtime
+        self._supervisor = supervisor
         self._image: MetadataImage | None = None  # the latest that was told
         self._size_bytes = 0  # of the log since the last snapshot
         self._timer: Timer | None = None  # from the first change since the last snapshot on
@@ -53,9 +55,7 @@ class SnapshotGenerator:
         self._cancel_timer()
         if self._clean_timer is not None:
             self._clean_timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await ended(self._task)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -63,16 +63,15 @@ class SnapshotGenerator:
             self._timer = None
 
     def _write_soon(self) -> None:
-        if self._task is None and self._image is not None:
+        if not is_running(self._task) and self._image is not None:
             self._cancel_timer()
             self._size_bytes = 0
-            self._task = asyncio.ensure_future(self._write(self._image))
-            self._task.add_done_callback(self._written)
+            self._task = self._supervisor.start("metadata snapshot", self._write_and_clean, OnFailure.RETRY)
 
-    def _written(self, task: "asyncio.Task[None]") -> None:
-        self._task = None
-        if not task.cancelled():
-            self._clean()
+    async def _write_and_clean(self) -> None:
+        assert self._image is not None
+        await self._write(self._image)
+        self._clean()
 
     def _clean(self) -> None:
         if self._clean_timer is not None:

@@ -23,6 +23,7 @@ from barnabas.protocol.messages.alter_partition import (
 )
 from barnabas.runtime.interfaces import Clock
 from barnabas.server.replicas.partition import Partition
+from barnabas.server.supervisor import OnFailure, Supervisor, ended, is_running
 from barnabas.types import BrokerId, Uuid
 
 logger = logging.getLogger(__name__)
@@ -51,25 +52,24 @@ class InSyncChanges:
         broker_epoch: Callable[[], int],
         send: Callable[[AlterPartitionRequest], Awaitable[Any]],
         clock: Clock,
+        supervisor: Supervisor,
     ) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._send = send
         self._clock = clock
+        self._supervisor = supervisor
         self._wanted: dict[Partition, None] = {}
         self._task: asyncio.Task[None] | None = None
 
     def ask(self, partition: Partition) -> None:
         self._wanted[partition] = None
-        if self._task is None:
-            self._task = asyncio.ensure_future(self._run())
+        if not is_running(self._task):
+            self._task = self._supervisor.start("changing in-sync replicas", self._run, OnFailure.RETRY)
 
     async def stop(self) -> None:
         self._wanted.clear()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await ended(self._task)
 
     async def _run(self) -> None:
         while self._wanted:
@@ -80,18 +80,15 @@ class InSyncChanges:
                 if partition.in_sync_wanted is not None
             }
             if asked:
+                again = list(asked.values())  # unless an answer says otherwise
                 try:
                     again = await self._ask(asked)
                 except ConnectionLost as error:
                     logger.debug("no answer about in-sync replicas: %s", error)
-                    again = list(asked.values())
-                except Exception:
-                    logger.exception("asking about in-sync replicas failed; next try in %d ms", RETRY_MS)
-                    again = list(asked.values())
-                if again:
+                finally:
                     self._wanted = {**dict.fromkeys(again), **self._wanted}
+                if again:
                     await self._clock.sleep(RETRY_MS)
-        self._task = None
 
     async def _ask(self, asked: dict[tuple[Uuid, int], Partition]) -> list[Partition]:
         """Those to ask for again."""

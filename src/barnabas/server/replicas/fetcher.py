@@ -38,6 +38,7 @@ from barnabas.replication.throttle import Throttle
 from barnabas.runtime.interfaces import Clock, Timer
 from barnabas.server.peers import Peers
 from barnabas.server.replicas.partition import Partition
+from barnabas.server.supervisor import OnFailure, Supervisor, ended, is_running
 from barnabas.types import BrokerId, LeaderEpoch, Uuid
 
 logger = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ class Fetcher:
         broker_epoch: Callable[[], int],
         throttle: Throttle,
         clock: Clock,
+        supervisor: Supervisor,
     ) -> None:
         self.leader_id = leader_id
         self._node_id = node_id
@@ -88,6 +90,7 @@ class Fetcher:
         self._broker_epoch = broker_epoch
         self._throttle = throttle  # of all fetchers together
         self._clock = clock
+        self._supervisor = supervisor
         self._loop = asyncio.get_running_loop()
         self._followed: dict[Key, Followed] = {}
 
@@ -110,7 +113,7 @@ class Fetcher:
         self._in_flight = 0
         self._numbers = count()
         self._is_scheduled = False
-        self._task = asyncio.ensure_future(self._run())
+        self._task = supervisor.start(f"fetching from broker {leader_id}", self._run, OnFailure.RETRY)
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -143,36 +146,33 @@ class Fetcher:
             self._forget(key)  # an answer that is on its way finds nobody
         if self._rest_timer is not None:
             self._rest_timer.cancel()
-        tasks = [task for task in (self._task, self._sync_task) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await ended(self._task, self._sync_task)
 
     # The connection
 
     async def _run(self) -> None:
-        """Connects, and again after whatever went wrong; the rest happens as answers come."""
+        """Connects, and again after each lost connection. Answers are handled as they come (`_take`)."""
         while self._broker_epoch() == NOT_REGISTERED:
-            await self._clock.sleep(
-                REST_MS_MIN
-            )  # a leader must be able to tell this incarnation from the one before it
+            await self._clock.sleep(REST_MS_MIN)  # a leader must be able to tell this incarnation from earlier ones
         while True:
             try:
-                connection = await self._peer.connected()
-                self._lost = self._loop.create_future()
-                self._begin_anew()
-                self._in_flight = 0
-                self._connection = connection
-                self._pump()
-                error = await self._lost
-                self._connection = None
-                connection.close()
-                raise error
+                await self._use(await self._peer.connected())
             except ConnectionLost as error:
                 logger.debug("cannot fetch from broker %d: %s", self.leader_id, error)
-            except Exception:
-                logger.exception("fetching from broker %d failed", self.leader_id)
-            await self._clock.sleep(REST_MS_MIN)
+                await self._clock.sleep(REST_MS_MIN)
+
+    async def _use(self, connection: ClientConnection) -> None:
+        """Until it is lost, which raises the reason."""
+        self._lost = self._loop.create_future()
+        self._begin_anew()
+        self._in_flight = 0
+        self._connection = connection
+        try:
+            self._pump()
+            raise await self._lost
+        finally:
+            self._connection = None
+            connection.close()
 
     def _pump_soon(self) -> None:
         """After the current burst of changes, so that one request names them all."""
@@ -294,8 +294,9 @@ class Fetcher:
                     self._apply(followed, data)
         if response.session_id == 0:
             self._begin_anew()  # it keeps none
-        if self._unsynced and self._sync_task is None:
-            self._sync_task = asyncio.ensure_future(self._sync())
+        if self._unsynced and not is_running(self._sync_task):
+            name = f"syncing what broker {self.leader_id} sent"
+            self._sync_task = self._supervisor.start(name, self._sync, OnFailure.RETRY)
         self._pump()
 
     def _apply(self, followed: Followed, data: PartitionData) -> None:
@@ -304,6 +305,9 @@ class Fetcher:
         except OSError as error:
             logger.error("%s: cannot follow, next try in a while: %s", followed.partition.name, error)
             followed.partition.follow_failed(error)
+            self._rest(followed)
+        except Exception as error:  # of one partition: the others of this answer must not suffer
+            self._supervisor.report(f"following {followed.partition.name}", error, "it is retried")
             self._rest(followed)
 
     def _carry_out(self, followed: Followed, data: PartitionData) -> None:
@@ -365,7 +369,6 @@ class Fetcher:
                     self._pump()
                 else:
                     self._rest(followed)
-        self._sync_task = None
 
     # Resting
 
@@ -407,6 +410,7 @@ class Fetchers:
         config: Callable[[], BrokerConfig],
         broker_epoch: Callable[[], int],
         clock: Clock,
+        supervisor: Supervisor,
     ) -> None:
         self._node_id = node_id
         self._peers = peers
@@ -414,6 +418,7 @@ class Fetchers:
         self._broker_epoch = broker_epoch
         self.throttle = Throttle()
         self._clock = clock
+        self._supervisor = supervisor
         self._fetchers: dict[BrokerId, Fetcher] = {}
         self._leaders: dict[Partition, BrokerId] = {}  # whom each partition follows
         self._stopping: dict[asyncio.Task[None], None] = {}
@@ -434,6 +439,7 @@ class Fetchers:
                 broker_epoch=self._broker_epoch,
                 throttle=self.throttle,
                 clock=self._clock,
+                supervisor=self._supervisor,
             )
         self._leaders[partition] = partition.leader_id
         fetcher.follow(partition)
@@ -447,7 +453,7 @@ class Fetchers:
         if not len(fetcher):
             del self._fetchers[leader_id]
             self._peers.forget(leader_id, PURPOSE)
-            task = asyncio.ensure_future(fetcher.stop())
+            task = self._supervisor.start(f"end of fetching from broker {leader_id}", fetcher.stop, OnFailure.ABANDON)
             self._stopping[task] = None
             task.add_done_callback(self._stopping.pop)
 

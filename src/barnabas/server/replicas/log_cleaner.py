@@ -46,6 +46,7 @@ class LogCleaner:
                 interval_ms=lambda: max(BACKOFF_MS_MIN, self._broker.config.log_cleaner_backoff_ms),
                 job=self.round,
                 clock=self._broker.runtime.clock,
+                supervisor=self._broker.supervisor,
             )
 
     async def stop(self) -> None:

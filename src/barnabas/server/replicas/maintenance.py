@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
 DELETED_FILES_INTERVAL_MS = 10_000  # files outlive their delay by at most this
-PRODUCER_EXPIRY_INTERVAL_MS = 600_000  # Kafka's producer.id.expiration.check.interval.ms
 
 
 class Maintenance:
@@ -26,7 +25,9 @@ class Maintenance:
     def start(self) -> None:
         broker = self._broker
         self._jobs = [
-            Periodic(name=name, interval_ms=interval_ms, job=job, clock=broker.runtime.clock)
+            Periodic(
+                name=name, interval_ms=interval_ms, job=job, clock=broker.runtime.clock, supervisor=broker.supervisor
+            )
             for name, interval_ms, job in (
                 ("retention", lambda: broker.config.log_retention_check_interval_ms, self.apply_retention),
                 ("deleted files", lambda: DELETED_FILES_INTERVAL_MS, self.remove_deleted_files),
@@ -37,7 +38,11 @@ class Maintenance:
                     self.write_high_watermarks,
                 ),
                 ("in-sync replicas", lambda: broker.config.replica_lag_time_max_ms / 2, self.sweep_in_sync),
-                ("idle producers", lambda: PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
+                (
+                    "idle producers",
+                    lambda: broker.config.producer_id_expiration_check_interval_ms,
+                    self.expire_producers,
+                ),
             )
         ]
 

@@ -40,6 +40,7 @@ from barnabas.server.replicas.commit_wait import Commit
 from barnabas.server.replicas.fetch_answers import fetch_failed
 from barnabas.server.replicas.fetch_wait import FetchWait
 from barnabas.server.replicas.verification import Verifications
+from barnabas.server.supervisor import OnFailure, Supervisor, is_running
 from barnabas.types import NO_LEADER, NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition, Uuid
 
 logger = logging.getLogger(__name__)
@@ -95,6 +96,7 @@ class Partition:
         high_watermark: Offset,
         cluster: Cluster,
         runtime: Runtime,
+        supervisor: Supervisor,
     ) -> None:
         self.name = name
         self.topic_id = topic_id
@@ -118,13 +120,15 @@ class Partition:
         self._cluster = cluster
         self._clock = runtime.clock
         self._runtime = runtime
+        self._supervisor = supervisor
         self.is_leader_throttled = False  # what this broker gives, while who takes it is not in sync
         self.is_follower_throttled = False  # what this broker takes, while it is not in sync
         self.closed = False
         self._broken = False  # a sync has failed
         self._sync_task: asyncio.Task[None] | None = None  # while the watermark follows syncs
         self._flush_timer: Timer | None = None  # from the first unsynced append until the end of its flush
-        self._flush_task: asyncio.Task[None] | None = None  # kept so that it is not collected while it runs
+        self._flush_task: asyncio.Task[None] | None = None
+        self._flush_running: asyncio.Future[None] | None = None  # the latest flush of the log
 
     @property
     def config(self) -> TopicConfig:
@@ -329,7 +333,7 @@ class Partition:
                     watcher.grown(size_bytes)
             if log.config.flush_messages != NEVER and log.flush_due():
                 self._commit_by_sync()
-            elif self._sync_task is None:
+            elif not is_running(self._sync_task):
                 if leader is None:
                     self._advance(info.end_offset, size_bytes)
                 else:
@@ -406,7 +410,7 @@ class Partition:
         """As `committed`; without acks=all, what counts is this broker alone."""
         if acks == ACKS_ALL or self._leader is None:
             return self.committed(end_offset)
-        return None if self._sync_task is None else self._wait_in(self._sync_waiters, end_offset)
+        return self._wait_in(self._sync_waiters, end_offset) if is_running(self._sync_task) else None
 
     def _wait_in(self, waiters: deque[Waiter] | list[Waiter], end_offset: Offset) -> Commit:
         commit: Commit = asyncio.get_running_loop().create_future()
@@ -438,8 +442,8 @@ class Partition:
     # Syncing
 
     def _commit_by_sync(self) -> None:
-        if self._sync_task is None:
-            self._sync_task = asyncio.ensure_future(self._sync_and_advance())
+        if not is_running(self._sync_task):
+            self._sync_task = self._supervisor.start(f"syncing {self.name}", self._sync_and_advance, OnFailure.RETRY)
 
     async def _sync_and_advance(self) -> None:
         """Group commit: each round takes along all that was appended while the one before it ran."""
@@ -456,7 +460,6 @@ class Partition:
                 self._stored(end_offset, 1)
                 while self._sync_waiters and self._sync_waiters[0].end_offset <= end_offset:
                     self._sync_waiters.popleft().commit.set_result(ErrorCode.NONE)
-        self._sync_task = None
 
     async def sync(self) -> bool:
         """Before a leader counts on a follower, where `flush.messages` asks for it; and around a compaction."""
@@ -481,7 +484,7 @@ class Partition:
             self._flush_timer = self._clock.call_later(delay_ms, self._flush_in_background)
 
     def _flush_in_background(self) -> None:
-        self._flush_task = asyncio.ensure_future(self._flush())
+        self._flush_task = self._supervisor.start(f"flushing {self.name}", self._flush, OnFailure.RETRY)
 
     async def _flush(self) -> None:
         log = self.log
@@ -490,8 +493,12 @@ class Partition:
         self._flush_timer = None
 
     async def _sync(self, flush: Callable[[], None]) -> bool:
+        """One flush of the log at a time. A flush goes on when its caller is cancelled; the next one waits for it."""
+        while self._flush_running is not None and not self._flush_running.done():
+            await asyncio.wait([self._flush_running])
+        self._flush_running = asyncio.ensure_future(self._runtime.offload(flush))
         try:
-            await self._runtime.offload(flush)
+            await asyncio.shield(self._flush_running)
         except OSError as error:
             if self.closed:
                 return False  # it was deleted meanwhile: what is gone need not be synced

@@ -24,6 +24,7 @@ from barnabas.server.replicas.alter_partition import InSyncChanges
 from barnabas.server.replicas.fetcher import Fetchers
 from barnabas.server.replicas.log_directory import DirectoryFailed, LogDirectory
 from barnabas.server.replicas.partition import Partition
+from barnabas.server.supervisor import Supervisor
 from barnabas.types import NO_LEADER, BrokerId, TopicPartition, Uuid
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class Partitions:
         directory: LogDirectory,
         config: BrokerConfig,
         runtime: Runtime,
+        supervisor: Supervisor,
         fetchers: Fetchers,
         in_sync_changes: InSyncChanges,
         on_failure: Callable[[Exception], None],
@@ -51,6 +53,7 @@ class Partitions:
         self._directory = directory
         self._config = config  # with what was set dynamically
         self._runtime = runtime
+        self._supervisor = supervisor
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}  # the same inner dictionaries
         self._removals: list[tuple[float, str]] = []  # a heap: when to remove which directory
@@ -146,6 +149,7 @@ class Partitions:
             high_watermark=self._directory.high_watermark(name),
             cluster=self,
             runtime=self._runtime,
+            supervisor=self._supervisor,
         )
         self._set_throttles(partition)
         return partition
