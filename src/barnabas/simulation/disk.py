@@ -282,9 +282,16 @@ class SimulatedDisk:
         return left
 
     def unsynced_writes(self, path: str) -> list[bytes] | None:
-        """What a loss of power may undo in the file; None where the file itself would not be there."""
-        node = self._durable_names.get(path)
-        return None if node is None else [change.data for change in node.pending if change.data]
+        """What a loss of power may undo in the file; None where it would leave nothing in its place.
+
+        Another file may have had this name before, or this file another name: that would be there again.
+        """
+        node = self._names.get(path)
+        directory, durable = parent_of(path), self._durable_names
+        others = (durable.get(f"{directory}/{name}") for name in durable.names_in(directory))
+        if durable.get(path) is None and (node is None or not any(each is node for each in others)):
+            return None
+        return [change.data for change in node.pending if change.data] if node is not None else []
 
     # What files and maps call
 

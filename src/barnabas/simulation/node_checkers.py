@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from barnabas.log.segment import SWAP_SUFFIX
 from barnabas.metadata.topic_names import METADATA_TOPIC_ID
 from barnabas.protocol.record_batch import HEADER_BYTES, read_header
 from barnabas.simulation.checker import Checker, Promises
@@ -242,6 +243,8 @@ def unsynced_offsets(node: SimulatedNode, segment: Segment) -> list[Offset]:
     if segment.size_bytes == 0:
         return []
     writes = node.disk.unsynced_writes(segment.log_path)
+    if writes is None:
+        writes = node.disk.unsynced_writes(segment.log_path + SWAP_SUFFIX)  # a compaction is about to rename it
     return [segment.base_offset] if writes is None else [int.from_bytes(data[:8], "big") for data in writes]
 
 

@@ -76,6 +76,19 @@ def test_a_log_of_another_topic_is_set_aside_and_named(runtime: Runtime, caplog:
     assert aside in caplog.text
 
 
+def test_only_logs_without_an_owner_are_strays(runtime: Runtime) -> None:
+    """A topic that was deleted while its broker started became a stray, which nothing removes."""
+    directory, _ = opened(runtime)
+    deleted = directory.delete_log(NAME)
+    directory.open_log(NAME, TOPIC_ID, topic_config(), 86_400_000)
+    directory.open_log(TopicPartition("stray", 0), TOPIC_ID, topic_config(), 86_400_000)
+    directory.set_aside_strays({NAME.directory_name})
+    logs = [entry for entry in runtime.disk.list_directory(PATH) if "-0" in entry]
+    aside = next(entry for entry in logs if entry.endswith("-stray"))
+    assert aside.startswith("stray-0.")
+    assert sorted(logs) == sorted([aside, NAME.directory_name, deleted.rpartition("/")[2]])
+
+
 def test_what_a_recovery_cuts_is_told(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:
     with_records(runtime, clean=False)
     runtime.disk.remove(f"{PATH}/{checkpoint.RECOVERY_POINT_FILE_NAME}")

@@ -165,7 +165,7 @@ class LogDirectory:
         """Partitions that the cluster no longer gives to this broker: kept, under a name that nobody opens."""
         disk = self._runtime.disk
         for entry in disk.list_directory(self.path):
-            if entry not in known and not entry.endswith(STRAY_SUFFIX) and self._holds_log(entry):
+            if entry not in known and not entry.endswith((STRAY_SUFFIX, DELETE_SUFFIX)) and self._holds_log(entry):
                 aside = self._set_aside(entry, STRAY_SUFFIX)
                 logger.warning("%s belongs to no topic of this cluster: kept as %s", self._file(entry), aside)
 

@@ -128,7 +128,7 @@ class Partition:
         self._sync_task: asyncio.Task[None] | None = None  # while the watermark follows syncs
         self._flush_timer: Timer | None = None  # from the first unsynced append until the end of its flush
         self._flush_task: asyncio.Task[None] | None = None
-        self._flush_running: asyncio.Future[None] | None = None  # the latest flush of the log
+        self._flush_running: asyncio.Task[None] | None = None  # the latest flush of the log
 
     @property
     def config(self) -> TopicConfig:
@@ -496,7 +496,7 @@ class Partition:
         """One flush of the log at a time. A flush goes on when its caller is cancelled; the next one waits for it."""
         while self._flush_running is not None and not self._flush_running.done():
             await asyncio.wait([self._flush_running])
-        self._flush_running = asyncio.ensure_future(self._runtime.offload(flush))
+        self._flush_running = self._supervisor.awaited(f"flush of {self.name}", self._offloaded(flush))
         try:
             await asyncio.shield(self._flush_running)
         except OSError as error:
@@ -505,6 +505,9 @@ class Partition:
             logger.error("%s: cannot sync; it takes no more writes until a restart: %s", self.name, error)
             self._storage_failed(error)
         return not self._broken
+
+    async def _offloaded(self, flush: Callable[[], None]) -> None:
+        await self._runtime.offload(flush)
 
     def _storage_failed(self, error: OSError) -> None:
         self._broken = True
