@@ -14,7 +14,9 @@ from planted_bugs import seeds_to_try
 from barnabas.errors import ErrorCode
 from barnabas.log import recovery
 from barnabas.log.append import AppendInfo
+from barnabas.log.flusher import Flusher
 from barnabas.log.producer_state import ProducerStates
+from barnabas.log.segments import Segments
 from barnabas.server.quorum.metadata_log import MetadataLog
 from barnabas.server.replicas.log_directory import LogDirectory
 from barnabas.server.replicas.partition import Partition
@@ -75,6 +77,23 @@ def forget_what_producers_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "load_producers", forgetful)
 
 
+def overlap_flushes_that_take_files_off_their_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two flushes of a log at once, where each takes files off the list before their sync has ended."""
+    flush = Flusher.flush
+
+    def hasty(self: Flusher, segments: Segments, end_offset: int) -> None:
+        while self._notes:
+            self._sync_file(self._notes.popitem()[0][0])
+        flush(self, segments, end_offset)
+
+    async def at_once(self: Partition, flush: Callable[[], None]) -> bool:
+        await self._runtime.offload(flush)
+        return True
+
+    monkeypatch.setattr(Flusher, "flush", hasty)
+    monkeypatch.setattr(Partition, "_sync", at_once)
+
+
 @pytest.mark.parametrize(
     ("plant", "power", "known"),
     [
@@ -83,6 +102,7 @@ def forget_what_producers_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
         (acknowledge_before_the_sync, True, 0),
         (keep_a_torn_tail, True, 8),
         (forget_what_producers_wrote, False, 5),
+        (overlap_flushes_that_take_files_off_their_list, True, 3),
     ],
 )
 def test_a_planted_bug_is_found(
