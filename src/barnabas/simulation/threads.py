@@ -105,8 +105,6 @@ class OffloadedCalls:
 
     def begin(self, function: Callable[[], Any], ended: Callable[[OffloadedCall], object]) -> None:
         """Tells when it has ended; never, where its process is killed before."""
-        if self._loop.is_closed():
-            raise ProcessKilled  # the run is over; a coroutine that is collected now asks for a last time
         call = OffloadedCall(function, self._pause_ms)
         self._running[call] = ended
         self._later(call, self._random.uniform(0, SWITCH_MS_MAX))
