@@ -100,7 +100,7 @@ def create_topics(
     seen: set[str] = set()
     twice = {topic.name for topic in request.topics if topic.name in seen or seen.add(topic.name)}  # type: ignore[func-returns-value]
     configs = _Configs(image, rules.static_config)
-    partitions = sum(max(topic.num_partitions, len(topic.assignments)) for topic in request.topics)
+    partitions = sum(max(topic.num_partitions, len(topic.assignments), 1) for topic in request.topics)
     if partitions > RECORDS_MAX:
         return _all_refused(request, too_many_partitions())  # before they are placed, which would take its time
     records: list[Message] = []

@@ -210,6 +210,14 @@ def test_too_many_in_sum_fail_as_one() -> None:
         assert [result.error_code for result in results] == [ErrorCode.POLICY_VIOLATION] * 2
 
 
+def test_too_many_topics_are_refused_before_any_is_placed() -> None:
+    """One that leaves its number of partitions to the broker has at least one."""
+    topics = [topic(f"t{number}", -1, -1) for number in range(10_001)]
+    records, results = create(*topics, image=cluster())  # with no broker, a placement would fail in other words
+    assert not records
+    assert {result.error_code for result in results} == {ErrorCode.POLICY_VIOLATION}
+
+
 # Replicas assigned by hand
 
 THREE_BROKERS = cluster(broker(1), broker(2), broker(3, fenced=True))
