@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from cluster import Cluster, run, until
-from own_client import servers
+from own_client import ALONE, servers
 
 from barnabas.client.consuming.consumer import Consumer
+from barnabas.client.consuming.rebalance import ConsumerRebalanceListener
 from barnabas.client.errors import OffsetOutOfRangeError
 from barnabas.client.offsets import OffsetAndMetadata
 from barnabas.types import TopicPartition
@@ -19,6 +20,12 @@ GROUPS = {
     "offsets_topic_num_partitions": "1",
     "group_initial_rebalance_delay_ms": "0",
     "group_min_session_timeout_ms": "1000",
+}
+
+AT_ONCE = {
+    "group_initial_rebalance_delay_ms": "0",
+    "group_consumer_min_heartbeat_interval_ms": "50",
+    "group_consumer_heartbeat_interval_ms": "50",
 }
 
 
@@ -131,5 +138,36 @@ def test_a_group_outlives_its_coordinator(protocol: str) -> None:
                 assert (await reader.committed([ZERO]))[ZERO] == OffsetAndMetadata(
                     2, "", cluster.state("t").leader_epoch
                 )
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_what_is_committed_on_the_way_out_counts(protocol: str) -> None:
+    """By the listener that hears good-bye, and by a commit that nobody waited for."""
+
+    class Last(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
+            await reader.commit({ZERO: 1})
+            reader.commit_async({ZERO: 2})
+
+    reader: Consumer
+
+    async def scenario() -> None:
+        nonlocal reader
+        async with Cluster(1, **ALONE, **AT_ONCE) as cluster:
+            await cluster.create_topic("t", replicas=1)
+            await cluster.produce("t", b"0", b"1", b"2")
+            settings = {"group_id": "g", "group_protocol": protocol, "enable_auto_commit": False}
+            for ending in ("close", "unsubscribe"):
+                async with consumer(cluster, "t", listener=Last(), **settings) as reader:
+                    assert await read(reader, 1)
+                    await reader.commit({ZERO: 0})
+                    if ending == "unsubscribe":
+                        await reader.unsubscribe()
+                async with consumer(cluster, **settings) as witness:
+                    found = (await witness.committed([ZERO]))[ZERO]
+                    assert found is not None
+                    assert found.offset == 2, ending
 
     run(scenario)

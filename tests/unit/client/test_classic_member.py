@@ -308,3 +308,37 @@ def test_the_answer_to_a_join_may_take_as_long_as_a_rebalance() -> None:
     made = member()
     assert made.timeout_ms(sent(made, 0, JoinGroupRequest), 30_000) == 65_000
     assert made.timeout_ms(HeartbeatRequest(), 30_000) == 30_000
+
+
+def test_a_member_fenced_while_partitions_are_given_to_it_loses_them_right_after() -> None:
+    made = member()
+    joined(made, 1, 0)
+    given(made, 0, P0)
+    assert made.begin_change() == Change(ChangeKind.ASSIGNED, (P0,))
+    heard(made, 3000, ErrorCode.UNKNOWN_MEMBER_ID)
+    assert made.change == Change(ChangeKind.ASSIGNED, (P0,)), "it was begun, and is finished"
+    assert made.next_request(3000) is None, "who has not heard of the loss does not join"
+    made.change_done(3000)
+    assert made.owned == (P0,)
+    assert made.begin_change() == Change(ChangeKind.LOST, (P0,))
+    made.change_done(3000)
+    assert (made.owned, made.change) == ((), None)
+    sent(made, 3000, JoinGroupRequest)
+
+
+def test_a_member_fenced_while_partitions_are_taken_from_it_loses_the_others() -> None:
+    made = member(cooperative=True)
+    joined(made, 1, 0)
+    given(made, 0, P0, P1, P2)
+    made.change_done(0)
+    heard(made, 3000, ErrorCode.REBALANCE_IN_PROGRESS)
+    joined(made, 2, 3000)
+    given(made, 3000, P0)
+    assert made.begin_change() == Change(ChangeKind.REVOKED, (P1, P2))
+    heard(made, 6000, ErrorCode.UNKNOWN_MEMBER_ID)
+    made.change_done(6000)
+    assert made.begin_change() == Change(ChangeKind.LOST, (P0,))
+    made.leave_request()
+    assert made.change == Change(ChangeKind.LOST, (P0,)), "to lose it once is enough"
+    made.change_done(6000)
+    assert (made.owned, made.change) == ((), None)

@@ -254,3 +254,28 @@ def test_a_refusal_that_does_not_pass_is_a_failure() -> None:
     assert isinstance(made.failure, KafkaError)
     assert made.failure.code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert made.next_request(10_000) is None
+
+
+def test_a_member_fenced_while_partitions_are_given_to_it_loses_them_right_after() -> None:
+    made = owning(0)
+    sent(made, 5000)
+    answered(made, 2, 0, 1, now_ms=5000)
+    assert made.begin_change() == Change(ChangeKind.ASSIGNED, (P1,))
+    sent(made, 10_000)
+    refused(made, ErrorCode.FENCED_MEMBER_EPOCH, now_ms=10_000)
+    assert made.next_request(10_000) is None, "who has not heard of the loss does not join"
+    made.change_done(10_000)
+    assert made.begin_change() == Change(ChangeKind.LOST, (P0, P1))
+    made.change_done(10_000)
+    assert (made.owned, made.change) == ((), None)
+    assert sent(made, 10_000).member_epoch == 0
+
+
+def test_an_answer_to_who_it_was_before_does_not_make_it_a_member_again() -> None:
+    made = owning(0)
+    sent(made, 5000)
+    assert made.thrown_out(ErrorCode.UNKNOWN_MEMBER_ID, 5000), "a commit brings the news, before the heartbeat's answer"
+    nothing_new(made, 1, 5000)
+    assert not made.is_member
+    made.change_done(5000)
+    assert sent(made, 5000).member_epoch == 0

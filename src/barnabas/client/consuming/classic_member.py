@@ -233,6 +233,7 @@ class ClassicMember(GroupMember):
         if code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             return False
         if self.state is State.STABLE:
+            self._warn_of_loss(ErrorCode(code))
             self._reset(forget_member=code == ErrorCode.UNKNOWN_MEMBER_ID)
         return True
 
@@ -292,6 +293,7 @@ class ClassicMember(GroupMember):
 
     def _refused(self, error: ErrorCode) -> None:
         if error == ErrorCode.UNKNOWN_MEMBER_ID or error == ErrorCode.ILLEGAL_GENERATION:
+            self._warn_of_loss(error)
             self._reset(forget_member=error == ErrorCode.UNKNOWN_MEMBER_ID)
         else:
             self._fail(error_of(error, about=f"group {self.settings.group_id}"))

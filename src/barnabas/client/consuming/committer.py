@@ -100,6 +100,11 @@ class Committer:
         """What others commit from now on is not known here."""
         self._committed.clear()
 
+    async def finish(self, timeout_ms: float) -> None:
+        """Waits for what was begun, before the consumer leaves."""
+        if self._begun:
+            await asyncio.wait(list(self._begun), timeout=timeout_ms / 1000)
+
     async def close(self) -> None:
         tasks = list(self._begun)
         for task in tasks:

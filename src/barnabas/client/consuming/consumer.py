@@ -11,18 +11,15 @@ KafkaError. Does not know: how any of it is done on the wire.
 """
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar
 
-from barnabas.client.assignors.exchange import ASSIGNORS
 from barnabas.client.cluster import Cluster
-from barnabas.client.consuming.classic_member import ClassicMember
 from barnabas.client.consuming.committer import Committer
-from barnabas.client.consuming.consumer_member import ConsumerMember
 from barnabas.client.consuming.fetcher import Fetcher
-from barnabas.client.consuming.group_member import GroupMember, MemberSettings
-from barnabas.client.consuming.membership import Membership
+from barnabas.client.consuming.membership import Membership, member_of
 from barnabas.client.consuming.positions import Positions
 from barnabas.client.consuming.rebalance import ConsumerRebalanceListener, Rebalancer
 from barnabas.client.consuming.record_decoder import ConsumerBatch, ConsumerRecord
@@ -43,6 +40,7 @@ from barnabas.runtime.interfaces import Runtime
 from barnabas.types import Offset, TopicPartition
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 # A poll that finds records waiting lets the event loop run when it has not for this long: answers must come in.
 HOLD_UP_MS_MAX = 2
@@ -66,6 +64,7 @@ class Consumer(Lifetime):
         self._workers = Workers(self._attention.set)
         self._is_started = False
         self._is_closed = False
+        self._is_departing = False  # closing or unsubscribing
         self._is_polling = False
         self._yielded_ms = 0.0
         self._commit_at_ms = 0.0
@@ -100,7 +99,7 @@ class Consumer(Lifetime):
             subscription=subscription,
             fetcher=self._fetcher,
             commit=self._commit_before_loss,
-            on_assigned=self._find_positions,
+            on_assigned=self._partitions_came,
         )
         if topics:
             self.subscribe(topics, listener=listener)
@@ -132,7 +131,6 @@ class Consumer(Lifetime):
         try:
             if self._is_started:
                 await self._workers.close()
-                await self._rebalancer.close()
                 await self._depart(timeout_ms)
         finally:
             await self._committer.close()
@@ -140,22 +138,31 @@ class Consumer(Lifetime):
 
     async def _depart(self, timeout_ms: float) -> None:
         """From the group, if there is one. Who was thrown out has nothing to commit, and nobody to say good-bye to."""
-        membership = self._membership
-        is_member = membership is None or membership.member.is_member
         deadline_ms = self._now_ms() + timeout_ms
-        failure: KafkaError | None = None
-        if self.config.enable_auto_commit and self.config.group_id is not None and is_member:
-            try:
-                await self._committer.commit(self._committer.not_committed(self._consumed()), timeout_ms)
-            except KafkaError as error:
-                failure = error
-        self._membership = None
-        if membership is not None:
-            if membership.member.owned:
-                await self._rebalancer.say_good_bye(membership.member.owned, is_lost=not is_member)
-            await membership.leave(max(deadline_ms - self._now_ms(), 1))
-        if failure is not None:
-            raise failure
+        self._is_departing = True  # the listener may still commit
+        try:
+            await self._rebalancer.finish(timeout_ms)
+            await self._say_good_bye(self._membership, deadline_ms)
+        finally:
+            membership, self._membership = self._membership, None
+            self._is_departing = False
+            if membership is not None:
+                await membership.leave(self._left_ms(deadline_ms))
+
+    async def _say_good_bye(self, membership: Membership | None, deadline_ms: float) -> None:
+        is_member = membership is None or membership.member.is_member
+        try:
+            if self.config.enable_auto_commit and self.config.group_id is not None and is_member:
+                consumed = self._committer.not_committed(self._consumed())
+                await self._committer.commit(consumed, self._left_ms(deadline_ms))
+        finally:
+            if membership is not None and membership.member.owned:
+                owned, left_ms = membership.member.owned, self._left_ms(deadline_ms)
+                await self._rebalancer.say_good_bye(owned, is_lost=not is_member, timeout_ms=left_ms)
+            await self._committer.finish(self._left_ms(deadline_ms))
+
+    def _left_ms(self, deadline_ms: float) -> float:
+        return max(deadline_ms - self._now_ms(), 1)
 
     def _check_running(self) -> None:
         if self._is_closed:
@@ -242,30 +249,16 @@ class Consumer(Lifetime):
             return
         if self._membership is None:
             self._membership = Membership(
-                self._new_member(), self.cluster, on_change=self._attention.set, on_metadata=self._metadata_came
+                member_of(self.config, self.cluster.runtime.random),
+                self.cluster,
+                on_change=self._attention.set,
+                on_metadata=self._metadata_came,
             )
             self._watch.member = self._membership.member
             self._membership_task = self._workers.start(self._membership.work(), "membership")
         self._membership.member.subscribe(self._subscription.topics, self._subscription.server_pattern)
         self._membership.wake()
         self._watch.wake()
-
-    def _new_member(self) -> GroupMember:
-        config = self.config
-        assert config.group_id is not None
-        settings = MemberSettings(
-            group_id=config.group_id,
-            instance_id=config.group_instance_id,
-            rack=config.client_rack or None,
-            max_poll_interval_ms=config.max_poll_interval_ms,
-            session_timeout_ms=config.session_timeout_ms,
-            heartbeat_interval_ms=config.heartbeat_interval_ms,
-            assignors=tuple(ASSIGNORS[name] for name in config.partition_assignment_strategy),
-            server_assignor=config.group_remote_assignor,
-        )
-        if config.group_protocol == "consumer":
-            return ConsumerMember(settings, self.cluster.runtime.random)
-        return ClassicMember(settings)
 
     # Reading
 
@@ -348,18 +341,11 @@ class Consumer(Lifetime):
 
     async def _follow_the_group(self) -> None:
         membership = self._membership
-        if membership is None:
+        if membership is None or self._is_closed or self._is_departing:
             return
-        member = membership.member
-        if member.failure is not None:
-            raise member.failure
-
-        def done() -> None:
-            member.change_done(self._now_ms())
-            membership.wake()
-
-        while (change := member.change) is not None:
-            await self._rebalancer.follow(change, done)
+        if membership.member.failure is not None:
+            raise membership.member.failure
+        await self._rebalancer.follow(membership)
 
     def _raise_failures(self) -> None:
         if self._workers.failure is not None:
@@ -406,7 +392,8 @@ class Consumer(Lifetime):
     def _offsets_to_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        self._check_running()
+        if not self._is_departing:
+            self._check_running()
         self._group_id()
         return self._consumed() if offsets is None else as_offsets(offsets)
 
@@ -433,10 +420,8 @@ class Consumer(Lifetime):
         consumed = {each: found for each, found in self._consumed().items() if each in set(partitions)}
         try:
             await self._committer.commit(self._committer.not_committed(consumed), self.config.request_timeout_ms)
-        except KafkaError:
-            return  # the group does not wait: whoever reads next begins at the last commit, and nothing is lost
-        finally:
-            self._committer.forget()
+        except KafkaError as error:  # the group does not wait: who reads next begins at the last commit
+            logger.warning("what was read of %s is not committed before it goes to others: %s", partitions, error)
 
     def _who(self) -> ConsumerGroupMetadata | None:
         group_id = self._group_id()
@@ -569,6 +554,10 @@ class Consumer(Lifetime):
     # What the parts tell each other
 
     def _find_positions(self) -> None:
+        self._positions.wake()
+
+    def _partitions_came(self) -> None:
+        self._committer.forget()
         self._positions.wake()
 
     def _positions_found(self) -> None:

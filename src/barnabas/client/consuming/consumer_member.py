@@ -164,11 +164,14 @@ class ConsumerMember(GroupMember):
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         error = ErrorCode(response.error_code)
         if error in THROWN_OUT:
+            self._warn_of_loss(error)
             self._reset()
         elif error != ErrorCode.NONE:
             about = f"group {self.settings.group_id}"
             self._reset()
             self.failure = error_of(error, response.error_message, about=about)
+        elif self._told is not None and self._told.member_epoch != self.generation:
+            self.failed(now_ms)  # it was thrown out while this was under way: the answer is to who it was before
         elif response.member_epoch >= 1 and self._is_wanted:
             self._is_heard = True
             self._heard(response, now_ms)
@@ -197,6 +200,7 @@ class ConsumerMember(GroupMember):
         if code not in THROWN_OUT:
             return False
         if self._is_member:
+            self._warn_of_loss(ErrorCode(code))
             self._reset()
         return True
 

@@ -4,8 +4,10 @@ A member is told of answers, of time and of the application's polls. It says whi
 is out at a time) and what the application must be told (`change`): partitions are taken away or given only while the
 application polls, so that it never loses one in the middle of its work.
 Always holds: a request that failed is made again, from what is true by then. What was lost, because the group went on
-without this member, is told as lost and never as revoked. After `max_poll_interval_ms` without a poll the member leaves
-the group, and joins it anew at the next poll. Does not know: coordinators, connections, positions.
+without this member, is told as lost and never as revoked. A change that the application has begun to hear of is
+finished before anything else is told, also where everything is lost meanwhile. After `max_poll_interval_ms` without a
+poll the member leaves the group, and joins it anew at the next poll.
+Does not know: coordinators, connections, positions.
 """
 
 import logging
@@ -18,6 +20,7 @@ from typing import Any, NamedTuple
 
 from barnabas.client.assignors.specification import NO_RACKS, Assignor, ReplicaRacks
 from barnabas.client.errors import KafkaError
+from barnabas.errors import ErrorCode
 from barnabas.protocol.message import Message
 from barnabas.types import TopicPartition, Uuid
 
@@ -59,6 +62,7 @@ class GroupMember(ABC):
         self.owned: tuple[TopicPartition, ...] = ()  # what the application was told it has; sorted
         self.failure: KafkaError | None = None  # nothing goes on after this
         self._changes: deque[Change] = deque()
+        self._is_changing = False  # the application is being told of the first of them
         self._is_polling = False
         self._polled_ms = 0.0  # when a poll last began or ended
         self._is_wanted = False  # the application has polled: until then, and after it went silent, nothing is sent
@@ -86,19 +90,43 @@ class GroupMember(ABC):
     def change(self) -> Change | None:
         return self._changes[0] if self._changes else None
 
+    def begin_change(self) -> Change:
+        """The application is told of this one now. `change_done` must follow."""
+        self._is_changing = True
+        return self._changes[0]
+
     def change_done(self, now_ms: float) -> None:
         """The application was told, and the consumer acts accordingly."""
-        kind, partitions = self._changes.popleft()
-        if kind is ChangeKind.ASSIGNED:
-            self.owned = tuple(sorted({*self.owned, *partitions}))
-        else:
-            self.owned = tuple(each for each in self.owned if each not in set(partitions))
-        self._change_was_done(kind, now_ms)
+        self._is_changing = False
+        change = self._changes.popleft()
+        self.owned = self._owned_after(change)
+        self._change_was_done(change.kind, now_ms)
+
+    def _owned_after(self, change: Change) -> tuple[TopicPartition, ...]:
+        if change.kind is ChangeKind.ASSIGNED:
+            return tuple(sorted({*self.owned, *change.partitions}))
+        return tuple(each for each in self.owned if each not in set(change.partitions))
+
+    def _warn_of_loss(self, error: ErrorCode) -> None:
+        logger.warning(
+            "group %s: the coordinator refuses member %s of generation %d with %s: the member loses its partitions, "
+            "joins anew, and reads on from what is committed",
+            self.settings.group_id,
+            self.member_id,
+            self.generation,
+            error.name,
+        )
 
     def _lose_everything(self) -> None:
+        """What the application will own once it has heard of the change that is under way."""
+        begun = self._changes[0] if self._is_changing else None
         self._changes.clear()
-        if self.owned:
-            self._changes.append(Change(ChangeKind.LOST, self.owned))
+        owned = self.owned
+        if begun is not None:
+            self._changes.append(begun)
+            owned = self._owned_after(begun)
+        if owned:
+            self._changes.append(Change(ChangeKind.LOST, owned))
 
     @abstractmethod
     def _change_was_done(self, kind: ChangeKind, now_ms: float) -> None: ...

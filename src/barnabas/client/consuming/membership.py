@@ -7,10 +7,15 @@ Does not know: what the member decides, or why; when the application polls.
 
 import asyncio
 from collections.abc import Callable
+from random import Random
 
+from barnabas.client.assignors.exchange import ASSIGNORS
 from barnabas.client.cluster import GROUP, Cluster
-from barnabas.client.consuming.group_member import NEVER_MS, GroupMember
+from barnabas.client.consuming.classic_member import ClassicMember
+from barnabas.client.consuming.consumer_member import ConsumerMember
+from barnabas.client.consuming.group_member import NEVER_MS, GroupMember, MemberSettings
 from barnabas.client.errors import KafkaError
+from barnabas.client.settings import ConsumerConfig
 from barnabas.errors import ErrorCode
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -26,6 +31,22 @@ NOT_HERE = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 )
+
+
+def member_of(config: ConsumerConfig, random: Random) -> GroupMember:
+    """The member that the settings of a consumer ask for."""
+    assert config.group_id is not None
+    settings = MemberSettings(
+        group_id=config.group_id,
+        instance_id=config.group_instance_id,
+        rack=config.client_rack or None,
+        max_poll_interval_ms=config.max_poll_interval_ms,
+        session_timeout_ms=config.session_timeout_ms,
+        heartbeat_interval_ms=config.heartbeat_interval_ms,
+        assignors=tuple(ASSIGNORS[name] for name in config.partition_assignment_strategy),
+        server_assignor=config.group_remote_assignor,
+    )
+    return ConsumerMember(settings, random) if config.group_protocol == "consumer" else ClassicMember(settings)
 
 
 class Membership:
@@ -46,6 +67,11 @@ class Membership:
     def wake(self) -> None:
         """Something happened that may make the member send a request."""
         self._wanted.set()
+
+    def change_done(self) -> None:
+        """The application was told of a change, which may make the member send a request."""
+        self.member.change_done(self.now_ms())
+        self.wake()
 
     def now_ms(self) -> float:
         return self._cluster.runtime.clock.monotonic_ms()
@@ -137,10 +163,12 @@ class Membership:
         request = self.member.leave_request()
         if request is None:
             return
+        deadline_ms = self.now_ms() + timeout_ms
         try:
             group_id = self.member.settings.group_id
             node_id = await self._cluster.coordinator(GROUP, group_id, timeout_ms=timeout_ms)
-            await self._cluster.request(node_id, request, timeout_ms=timeout_ms, version_min=version_min(request))
+            left_ms = max(deadline_ms - self.now_ms(), 1)
+            await self._cluster.request(node_id, request, timeout_ms=left_ms, version_min=version_min(request))
         except KafkaError as error:
             if not error.retriable:
                 raise
