@@ -16,7 +16,7 @@ from typing import NamedTuple
 from business import COOKED, DELIVERED, ORDERS, PAYMENTS, Order, decode
 
 from barnabas.client import Consumer, ConsumerRecord, OffsetAndMetadata, Producer, TopicPartition
-from barnabas.client.errors import KafkaError
+from barnabas.client.errors import IllegalStateError, KafkaError, ProducerFencedError
 
 RECORDS_PER_TRANSACTION = 200
 POLL_MS = 200
@@ -54,6 +54,8 @@ async def serve(name: str, servers: str, member: int, stopped: asyncio.Event) ->
                 continue
             try:
                 await handle(stage, records, consumer, producer)
+            except (ProducerFencedError, IllegalStateError):
+                raise  # once more would end the same way: another member has this number, or a transaction timed out
             except KafkaError as error:
                 print(f"{name} {member}: once more, for {error}", file=sys.stderr, flush=True)
                 await rewind(consumer)

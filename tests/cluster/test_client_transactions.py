@@ -14,16 +14,18 @@ from barnabas.client.errors import (
     IllegalStateError,
     InvalidTransactionStateError,
     KafkaError,
+    KafkaTimeoutError,
     ProducerFencedError,
     TransactionAbortableError,
 )
 from barnabas.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from barnabas.client.producing.accumulator import Identity
+from barnabas.client.producing.accumulator import NEVER, Identity
 from barnabas.client.producing.producer import Producer
 from barnabas.client.producing.transaction import OpenTransaction, end_transaction
 from barnabas.client.settings import AdminConfig
 from barnabas.errors import ErrorCode
 from barnabas.protocol.control_records import ControlRecordKind, decode_control_key
+from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -339,5 +341,98 @@ def test_the_broker_goes_and_comes_back(version: int) -> None:
                         await writer.commit_transaction()
                 await closed(cluster)
                 assert await committed(cluster) == [b"0", b"0", b"1", b"1", b"2", b"2", b"3", b"3"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("ending", ["commit", "abort", "close"])
+def test_a_record_that_waits_for_room_is_not_written_in_another_transaction(ending: str) -> None:
+    async def scenario() -> None:
+        async with Cluster(1, **SETTINGS) as cluster:
+            await prepare(cluster, 2)
+            async with producer(cluster, buffer_memory=20_000) as writer:
+                await writer.init_transactions()
+                await writer.begin_transaction()
+                ready_ms = writer._accumulator.ready_ms
+                writer._accumulator.ready_ms = lambda _lane, _now_ms: NEVER  # type: ignore[method-assign]
+                await writer.send("t", bytes(15_000))
+                sends = [writer.send("t", bytes(10_000)), writer.send_many("t", [bytes(10_000)])]
+                blocked = [asyncio.get_running_loop().create_task(each) for each in sends]
+                await until(lambda: writer._room.is_waited_for, "the record waits for room")
+                writer._accumulator.ready_ms = ready_ms  # type: ignore[method-assign]
+                if ending == "close":
+                    await writer.close()
+                elif ending == "commit":
+                    await writer.commit_transaction()
+                else:
+                    await writer.abort_transaction()
+                if ending != "close":
+                    await writer.begin_transaction()
+                    await writer.send("t", b"next")
+                    await writer.commit_transaction()
+                for each in blocked:
+                    with pytest.raises(IllegalStateError):
+                        await each
+            await closed(cluster)
+            values = {"commit": [bytes(15_000), b"next"], "abort": [b"next"], "close": []}
+            assert await committed(cluster) == values[ending]
+            assert writer._room.used_bytes == 0
+
+    run(scenario)
+
+
+def test_the_next_block_ends_what_the_last_one_could_not() -> None:
+    """As the example of a service does it: a block that failed is followed by another one."""
+
+    async def scenario() -> None:
+        async with Cluster(1, **SETTINGS) as cluster:
+            await prepare(cluster, 2)
+            async with producer(cluster, max_block_ms=300) as writer:
+                async with writer.transaction():
+                    await writer.send("t", b"a")
+                request = writer._cluster.request
+
+                async def without_an_end(node_id: int, message: Any, **bounds: Any) -> Any:
+                    if isinstance(message, EndTxnRequest):
+                        await asyncio.Event().wait()
+                    return await request(node_id, message, **bounds)
+
+                writer._cluster.request = without_an_end  # type: ignore[method-assign]
+                with pytest.raises(KafkaTimeoutError):
+                    async with writer.transaction():
+                        await writer.send("t", b"b")
+                with pytest.raises(KafkaTimeoutError):
+                    async with writer.transaction():
+                        raise AssertionError("there is none while the last one is open")
+                writer._cluster.request = request  # type: ignore[method-assign]
+                async with writer.transaction():
+                    await writer.send("t", b"c")
+                await closed(cluster)
+                assert await committed(cluster) == [b"a", b"b", b"c"]
+                writer._cluster.request = without_an_end  # type: ignore[method-assign]
+                with pytest.raises(ZeroDivisionError):  # rather than that it could not be aborted
+                    await failing(writer)
+                writer._cluster.request = request  # type: ignore[method-assign]
+                async with writer.transaction():
+                    await writer.send("t", b"d")
+                await closed(cluster)
+                assert await committed(cluster) == [b"a", b"b", b"c", b"d"]
+
+    run(scenario)
+
+
+def test_closing_does_not_take_longer_than_it_may() -> None:
+    async def scenario() -> None:
+        async with Cluster(1, **SETTINGS) as cluster:
+            await prepare(cluster, 2)
+            writer = producer(cluster)
+            await writer.start()
+            await writer.init_transactions()
+            await writer.begin_transaction()
+            await writer.send_and_wait("t", b"a")
+            await cluster.nodes[1].stop()
+            started = asyncio.get_running_loop().time()
+            await writer.close(timeout_ms=200)
+            assert asyncio.get_running_loop().time() - started < 10, "not max_block_ms"
 
     run(scenario)

@@ -154,8 +154,9 @@ class Producer(Lifetime):
         self._writers.clear()
         try:
             if self._sender is not None:
-                await self._end_work(timeout_ms)
-        except KafkaError as error:
+                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                    await self._end_work(timeout_ms)
+        except (KafkaError, TimeoutError) as error:
             logger.warning("closed before everything had its end: %s", error)
         finally:
             for batch in self._accumulator.unresolved:
@@ -216,7 +217,7 @@ class Producer(Lifetime):
             lane = writer.lanes[writer.sticky.choose(size, writer.available)]
         else:
             if partition is not None and as_number(partition, "partition") >= len(writer.lanes):
-                writer = await self._writer(topic, partition)
+                writer = await self._grown_writer(topic, partition)
             lane = writer.lanes[self._partition(topic, writer, key, partition)]
         if not self._room.take(size):  # nothing fails between this and the batch, which gives it back
             await self._wait_for_room(size)
@@ -238,8 +239,7 @@ class Producer(Lifetime):
     async def _prepare(self, topic: str, value: Any, key: Any) -> tuple[TopicWriter, Any, Any]:
         """What most records of most producers need not wait for."""
         writer = await self._writer(topic)
-        if self._transactions is not None:
-            self._transactions.check_sending()
+        self._check_sending()
         if self._serialize_value is not None:
             value = self._serialize_value(value)
         if self._serialize_key is not None and key is not None:
@@ -271,8 +271,7 @@ class Producer(Lifetime):
     ) -> RecordFutures:
         """As `send` for each, many times as fast. All have one timestamp; records with keys need as many keys."""
         writer = await self._writer(topic, partition)
-        if self._transactions is not None:
-            self._transactions.check_sending()
+        transaction = self._check_sending()
         column = as_column(values, "value", self._serialize_value)
         key_column = None if keys is None else as_column(keys, "key", self._serialize_key)
         if key_column is not None and len(key_column) != len(column):
@@ -280,14 +279,14 @@ class Producer(Lifetime):
         at_ms = self._clock.now_ms() if timestamp_ms is None else as_timestamp_ms(timestamp_ms)
         futures = RecordFutures()
         if key_column is None or partition is not None:
-            await self._send_column(topic, writer, column, key_column, partition, at_ms, futures)
+            await self._send_column(topic, writer, column, key_column, partition, at_ms, futures, transaction)
             return futures
         futures.places = [0] * len(column)
         for number, members in self._by_partition(topic, writer, key_column).items():
             for place, member in enumerate(members, len(futures)):
                 futures.places[member] = place
             values_here, keys_here = [column[each] for each in members], [key_column[each] for each in members]
-            await self._send_column(topic, writer, values_here, keys_here, number, at_ms, futures)
+            await self._send_column(topic, writer, values_here, keys_here, number, at_ms, futures, transaction)
         return futures
 
     def _by_partition(self, topic: str, writer: TopicWriter, keys: Sequence[bytes | None]) -> dict[int, list[int]]:
@@ -313,6 +312,7 @@ class Producer(Lifetime):
         partition: int | None,
         at_ms: int,
         futures: RecordFutures,
+        transaction: int | None,
     ) -> None:
         """Batch by batch: as many records as fit go into a partition at once."""
         accumulator = self._accumulator
@@ -326,6 +326,8 @@ class Producer(Lifetime):
             size = ends[end - 1] - begun
             if writer.version is not self._topics.get(topic):
                 writer = await self._writer(topic, partition)
+            self._running()  # there were waits since the last chunk
+            self._check_sending(transaction)
             if partition is None and self._partitioner is None:
                 lane = writer.lanes[writer.sticky.choose(size, writer.available)]
             else:
@@ -398,17 +400,24 @@ class Producer(Lifetime):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Self, None]:
-        """A transaction for the block: committed at its end, aborted where it raises. Initialises at first use."""
+        """A transaction for the block: committed at its end, aborted where it raises. Initialises at first use.
+
+        KafkaTimeoutError: whether it was committed is not known; the next block ends it first, in the same way.
+        """
         transactions = self._transactional()
         if transactions.state is State.UNINITIALIZED:
             await transactions.initialise()
+        await transactions.settle(lambda: self._flush(self._config.max_block_ms))
         transactions.begin()
         try:
             yield self
             await self.commit_transaction()
         except BaseException:
             if transactions.state in (State.OPEN, State.FAILED):
-                await self.abort_transaction()
+                try:
+                    await self.abort_transaction()
+                except KafkaError as error:  # what the block raised says more, and the next block begins with this
+                    logger.warning("the transaction of %s is not aborted yet: %s", transactions.id, error)
             raise
 
     async def detach_transaction(self) -> OpenTransaction:
@@ -462,6 +471,13 @@ class Producer(Lifetime):
             writer.available = with_leader or list(known.partitions)
         return writer
 
+    async def _grown_writer(self, topic: str, partition: int) -> TopicWriter:
+        """As `_writer`, for a record that is sent to a partition which the topic did not have before."""
+        transaction = self._check_sending()
+        writer = await self._writer(topic, partition)
+        self._check_sending(transaction)
+        return writer
+
     async def _find(self, topic: str, partition: int | None) -> TopicMetadata:
         await self._cluster.refresh([topic], allow_auto_topic_creation=True)
         known = self._cluster.topic(topic)
@@ -486,6 +502,7 @@ class Producer(Lifetime):
         return number
 
     async def _wait_for_room(self, size: int) -> None:
+        transaction = self._check_sending()
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         ticket = self._room.wait(size, lambda: None if granted.done() else granted.set_result(None))
         self._hurry()
@@ -502,9 +519,17 @@ class Producer(Lifetime):
             ) from None
         finally:
             self._hurry()
-        if self._is_closed:
+        try:
+            if self._is_closed:
+                raise ClientClosedError("the producer was closed before this record could be taken")
+            self._check_sending(transaction)
+        except KafkaError:
             self._room.give_back(size)
-            raise ClientClosedError("the producer was closed before this record could be taken")
+            raise
+
+    def _check_sending(self, transaction: int | None = None) -> int | None:
+        """In which transaction a record is sent, and, after a wait, whether it still is that one."""
+        return None if self._transactions is None else self._transactions.check_sending(transaction)
 
     def _too_large(self, size: int) -> RecordTooLargeError:
         return RecordTooLargeError(

@@ -3,12 +3,16 @@
 Where the cluster has transaction version 2, partitions join by being written to, and each end brings the next epoch
 (KIP-890); else the coordinator is told of each partition and group before anything is written there.
 Always holds: after a failure of any record nothing can be committed, only aborted; after another producer took over
-nothing can be done at all. Every call ends within max_block_ms, and one that ended by that may be made again.
+nothing can be done at all. Every wait, for records and for the coordinator, ends within max_block_ms, and a call that
+ended by that may be made again. One call is under way at a time. A record is written in the transaction in which it was
+sent, or not at all.
 Does not know: records, batches, sequences (the accumulator's).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +21,6 @@ from barnabas.client.errors import (
     IllegalStateError,
     InvalidTransactionStateError,
     KafkaError,
-    KafkaTimeoutError,
     ProducerFencedError,
     TransactionAbortableError,
     error_of,
@@ -38,6 +41,8 @@ from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from barnabas.types import NO_PRODUCER_ID, ProducerId, TopicPartition
+
+logger = logging.getLogger(__name__)
 
 # From these versions on a request is one of transaction version 2.
 PRODUCE_V2: Final = 12
@@ -137,13 +142,34 @@ class Transactions:
         self._has_joined = False  # whether a partition or a group takes part, as far as the coordinator may know
         self._groups: dict[str, None] = {}  # that the coordinator was told of
         self._admitting: asyncio.Task[None] | None = None
+        self._number = 0  # of the transaction that is open, or was last
+        self._has_ended = False  # the coordinator has said so, and only the next identity is missing
+        self._under_way = ""  # what nothing else may come between
+        self._offsets_under_way = 0
         sender.on_waiting = self._admit_waiting
 
     # What may be done
 
-    def check_sending(self) -> None:
+    def check_sending(self, number: int | None = None) -> int:
+        """The number of the transaction, by which a record that had to wait finds out whether it still is the same."""
         if self.state is not State.OPEN:
             self._refuse("send")
+        if number is not None and number != self._number:
+            raise IllegalStateError("cannot send: the transaction ended before there was room for this record")
+        return self._number
+
+    @contextmanager
+    def _alone(self, what: str, *states: State) -> Iterator[None]:
+        """Of what ends a transaction there is one at a time: two would end two transactions."""
+        if self._under_way or self._offsets_under_way:
+            other = self._under_way or "send offsets"
+            raise IllegalStateError(f"cannot {what}: another task is about to {other}; wait for it first")
+        self._expect(what, *states)
+        self._under_way = what
+        try:
+            yield
+        finally:
+            self._under_way = ""
 
     def _refuse(self, what: str) -> None:
         if self.state is State.FENCED and self.error is not None:
@@ -168,9 +194,9 @@ class Transactions:
 
     async def initialise(self) -> None:
         """Takes the id over from whoever had it, and ends what that left open."""
-        self._expect("initialise transactions", State.UNINITIALIZED)
-        await self._new_identity(NOBODY)
-        self.state = State.READY
+        with self._alone("initialise transactions", State.UNINITIALIZED):
+            await self._new_identity(NOBODY)
+            self.state = State.READY
 
     def resume(self, transaction: OpenTransaction) -> None:
         """Goes on with one that another process opened and has not written to."""
@@ -195,6 +221,8 @@ class Transactions:
         self._expect("begin a transaction", State.READY)
         self.state = State.OPEN
         self.error = None
+        self._number += 1
+        self._has_ended = False
         self._is_v2 = self._cluster.features.get(TRANSACTION_VERSION, 0) >= 2
         self._has_joined = False
         self._groups.clear()
@@ -239,6 +267,11 @@ class Transactions:
         except KafkaError as error:
             self.failed(error)
             self._accumulator.abandon_waiting(error)
+        except Exception as error:  # a bug: without this, what waits would do so until its time is up, and not say why
+            logger.exception("partitions cannot be added to the transaction of %s", self.id)
+            wrapped = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"partitions cannot be added: {error!r}")
+            self.failed(wrapped)
+            self._accumulator.abandon_waiting(wrapped)
         finally:
             self._admitting = None
 
@@ -253,6 +286,9 @@ class Transactions:
         metadata = ConsumerGroupMetadata(group) if isinstance(group, str) else group
         if not isinstance(metadata, ConsumerGroupMetadata):
             raise TypeError(f"group must be group_metadata() of the consumer or a name, not {type(group).__name__}")
+        if self._under_way:
+            raise IllegalStateError(f"cannot send offsets: another task is about to {self._under_way}")
+        self._offsets_under_way += 1
         try:
             if not self._is_v2 and metadata.group_id not in self._groups:
                 producer_id, epoch = self._accumulator.identity
@@ -268,6 +304,8 @@ class Transactions:
             if error.code in _FATAL or error.code in _ABORTABLE_OFFSETS or not error.retriable:
                 self.failed(error)
             raise
+        finally:
+            self._offsets_under_way -= 1
 
     async def _commit_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
@@ -311,34 +349,54 @@ class Transactions:
     # Its end
 
     async def commit(self, flush: Callable[[], Awaitable[None]]) -> None:
-        self._expect("commit", State.OPEN, State.COMMITTING)
-        self.state = State.COMMITTING  # nothing more is sent
+        with self._alone("commit", State.OPEN, State.COMMITTING):
+            if self.state is State.OPEN:
+                await self._write_all("commit", flush)
+            await self._end(committed=True)
+
+    async def _write_all(self, what: str, flush: Callable[[], Awaitable[None]]) -> None:
+        """Nothing more is sent from here on. It is open again where not all was written, unless something failed."""
+        self.state = State.COMMITTING
         try:
             await flush()
-        except KafkaTimeoutError:
-            self.state = State.OPEN
+        except BaseException:
+            if self.state is State.COMMITTING:
+                self.state = State.OPEN
             raise
-        self._expect("commit", State.COMMITTING)  # nothing has failed
-        await self._end(committed=True)
+        self._expect(what, State.COMMITTING)  # nothing has failed
 
     async def abort(self, flush: Callable[[], Awaitable[None]]) -> None:
-        self._expect("abort", State.OPEN, State.FAILED, State.ABORTING)
-        self.state = State.ABORTING
-        words = TransactionAbortableError(ErrorCode.TRANSACTION_ABORTABLE, "the transaction was aborted")
-        self._accumulator.end_all(words)
-        await flush()  # what is out must have come back, or it might be written after the end
-        await self._end(committed=False)
+        with self._alone("abort", State.OPEN, State.FAILED, State.ABORTING):
+            self.state = State.ABORTING
+            words = TransactionAbortableError(ErrorCode.TRANSACTION_ABORTABLE, "the transaction was aborted")
+            self._accumulator.end_all(words)
+            await flush()  # what is out must have come back, or it might be written after the end
+            await self._end(committed=False)
+
+    async def settle(self, flush: Callable[[], Awaitable[None]]) -> None:
+        """Ends, as it was meant to end, the transaction whose end did not come in time."""
+        if self.state is State.COMMITTING:
+            try:
+                await self.commit(flush)
+            except (InvalidTransactionStateError, TransactionAbortableError) as error:
+                logger.warning("the transaction of %s was not committed: %s", self.id, error)
+                await self.abort(flush)
+        elif self.state is State.ABORTING:
+            await self.abort(flush)
 
     async def _end(self, *, committed: bool) -> None:
+        if self._admitting is not None:  # a partition let in after the end would begin a transaction that nobody ends
+            await asyncio.wait([self._admitting])
         before = self._accumulator.identity
         try:
-            if self._has_joined or self._sender.has_sent:
+            if not self._has_ended and (self._has_joined or self._sender.has_sent):
                 self._accumulator.identity = await end_transaction(
                     self._cluster,
                     OpenTransaction(self.id, *before),
                     committed=committed,
                     timeout_ms=self._config.max_block_ms,
                 )
+            self._has_ended = True  # to end it again under the epoch that comes now would be refused
             if self._accumulator.identity == before and self._accumulator.is_doubtful:
                 await self._new_identity(before)
         except KafkaError as error:
@@ -353,12 +411,10 @@ class Transactions:
 
     async def detach(self, flush: Callable[[], Awaitable[None]]) -> OpenTransaction:
         """Writes what was sent, and leaves the transaction open for whoever ends it."""
-        self._expect("hand on the transaction", State.OPEN)
-        await flush()
-        self._expect("hand on the transaction", State.OPEN)
-        found = self.running
-        self.state = State.DETACHED
-        return found
+        with self._alone("hand on the transaction", State.OPEN):
+            await self._write_all("hand on the transaction", flush)
+            self.state = State.DETACHED
+            return self.running
 
     async def close(self) -> None:
         if self._admitting is not None:
