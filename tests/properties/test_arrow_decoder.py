@@ -25,9 +25,11 @@ from barnabas.protocol.record_batch import (
     Record,
     decode_records,
     encode_batch,
+    read_header,
     read_headers,
     read_varint,
 )
+from barnabas.protocol.record_filter import empty_batch
 from barnabas.spark import schema
 from barnabas.spark.arrow import record_guesses, record_places, record_runs
 from barnabas.spark.arrow.decoder import AbortedTransaction, RecordDecoder
@@ -343,6 +345,16 @@ def test_aborted_and_control_batches_become_no_rows() -> None:
     assert reader.next_offset == 8
     uncommitted = rows_of(list(reader.decode(data, first_offset=0, end_offset=END)))
     assert [row["offset"] for row in uncommitted] == [0, 1, 3, 6]
+
+
+def test_a_marker_whose_record_compaction_took_still_ends_its_transaction() -> None:
+    emptied = bytes(empty_batch(read_header(marker(2, 7, committed=False))))
+    data = transactional(0, 7) + emptied + transactional(3, 7) + marker(4, 7, committed=True)
+    reader = decoder("offset")
+    for aborted, offsets in ([AbortedTransaction(7, 0)], [3]), ([], [0, 3]):
+        found = rows_of(list(reader.decode(data, first_offset=0, end_offset=END, aborted=aborted)))
+        assert [row["offset"] for row in found] == offsets
+        assert reader.next_offset == 5
 
 
 def test_a_remainder_is_no_batch_of_its_own() -> None:

@@ -7,7 +7,8 @@ import pytest
 from barnabas.client.consuming.fetched_records import FetchedRecords, end_of_batches
 from barnabas.protocol.control_records import TransactionMarker, encode_transaction_marker
 from barnabas.protocol.messages.fetch import AbortedTransaction
-from barnabas.protocol.record_batch import InvalidRecordBatch, Record, encode_batch
+from barnabas.protocol.record_batch import InvalidRecordBatch, Record, encode_batch, read_header
+from barnabas.protocol.record_filter import empty_batch
 from barnabas.types import TopicPartition
 
 PARTITION = TopicPartition("letters", 0)
@@ -52,6 +53,15 @@ def test_markers_are_passed_over_and_move_the_position() -> None:
     found = fetched(batch(0, 2, producer_id=9), marker(2, 9, committed=True))
     assert offsets(found) == [0, 1]
     assert (found.next_offset, found.leader_epoch, found.is_exhausted) == (3, 5, True)
+
+
+def test_a_marker_whose_record_compaction_took_still_ends_its_transaction() -> None:
+    emptied = empty_batch(read_header(marker(2, 9, committed=False)))
+    parts = (batch(0, 2, producer_id=9), emptied, batch(3, 2, producer_id=9), marker(5, 9, committed=True))
+    found = fetched(*parts, aborted=((9, 0),))
+    assert offsets(found) == [3, 4]
+    assert (found.next_offset, found.is_exhausted) == (6, True)
+    assert offsets(fetched(*parts)) == [0, 1, 3, 4], "to who reads what is not committed"
 
 
 def test_a_marker_alone_gives_nothing_and_moves_the_position() -> None:

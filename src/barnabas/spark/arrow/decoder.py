@@ -221,12 +221,13 @@ class _AbortedFilter:
         while self._ahead and self._ahead[-1].first_offset <= header.last_offset:
             self._open.add(self._ahead.pop().producer_id)
         if header.is_control:
-            if header.producer_id in self._open and _is_abort(view, position):
+            if header.producer_id in self._open and _ends_aborted(view, position):
                 self._open.discard(header.producer_id)
             return True
         return header.is_transactional and header.producer_id in self._open
 
 
-def _is_abort(view: memoryview, position: int) -> bool:
+def _ends_aborted(view: memoryview, position: int) -> bool:
+    """Also a marker whose record compaction took: no transaction of its producer goes on behind it."""
     records = decode_records(view, position)
-    return bool(records) and decode_control_key(records[0].key) is ControlRecordKind.ABORT
+    return not records or decode_control_key(records[0].key) is ControlRecordKind.ABORT
