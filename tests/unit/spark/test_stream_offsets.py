@@ -51,13 +51,34 @@ def test_limits_hold_and_something_is_always_read(by_partition: dict[TopicPartit
         assert found == end
 
 
-@given(lags, st.integers(1, 10**6), st.floats(1, 5000))
-def test_bytes_are_limited_by_weight(by_partition: dict[TopicPartition, int], most: int, weight: float) -> None:
-    start = dict.fromkeys(by_partition, 0)
-    found = limit_bytes(start, by_partition, dict.fromkeys(by_partition, weight), most)
+weighed = st.dictionaries(
+    st.builds(TopicPartition, st.just("t"), st.integers(0, 9)),
+    st.tuples(st.integers(0, 2000), st.integers(0, 10_000), st.floats(0.1, 5000)),
+    min_size=1,
+)
+
+
+@given(weighed, st.integers(1, 10**6))
+def test_bytes_are_limited_by_the_weight_of_each_partition(
+    described: dict[TopicPartition, tuple[int, int, float]], most: int
+) -> None:
+    start = {each: first for each, (first, _, _) in described.items()}
+    end = {each: first + count for each, (first, count, _) in described.items()}
+    weights = {each: weight for each, (_, _, weight) in described.items()}
+    found = limit_bytes(start, end, weights, most)
+    assert found.keys() == end.keys()
+    assert all(start[each] <= found[each] <= end[each] for each in end)
     read = lag(start, found)
-    assert read * weight <= most * 1.000001 or read == 1
-    assert read > 0 or lag(start, by_partition) == 0
+    assert read > 0 or lag(start, end) == 0
+    size_bytes = sum((found[each] - start[each]) * weights[each] for each in end)
+    assert size_bytes <= most * 1.000001 or read == 1
+
+
+def test_a_record_beyond_the_limit_takes_no_other_partition_back() -> None:
+    heavy, light = TopicPartition("t", 0), TopicPartition("t", 1)
+    start = {heavy: 1000, light: 1000}
+    found = limit_bytes(start, {heavy: 1010, light: 1005}, {heavy: 1000.0, light: 10.0}, 100)
+    assert found == {heavy: 1001, light: 1000}
 
 
 @given(

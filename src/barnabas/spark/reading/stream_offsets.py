@@ -5,12 +5,12 @@
 Names with # are no topics. `#began` of a batch's end says where the batch begins in partitions whose beginning the end
 before does not say: all of them in the first batch, new ones, and those whose log is not what it was. Spark keeps a
 batch's end before it runs it, so a failed first batch begins again where it began, though Spark keeps no beginning.
-Always holds: what is decoded from an encoded place equals it. Does not know: brokers, time.
+Always holds: what is decoded from an encoded place equals it; a limit leaves each end between the start and what is
+there, and at least one record to read where there is one. Does not know: brokers, time.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import ceil
 from typing import Any
 
 from barnabas.spark.reading.offsets import decode_offsets, encode_offsets
@@ -74,19 +74,16 @@ def _shares(
     if total <= most:
         return dict(end)
     share = most / total
-    found: dict[TopicPartition, Offset] = {}
+    found = {each: end[each] - lags[each] for each in end}
     left = most
-    for each in sorted(end, key=lambda each: (-lags[each], each)):
+    for number, each in enumerate(sorted(end, key=lambda each: (-lags[each], each))):
         weight = weights.get(each, 1.0)
         # A share below one record is rounded up, so that nobody starves; but not beyond what is left of the limit.
-        count = min(lags[each], ceil(lags[each] * share) if lags[each] * share < 1 else int(lags[each] * share))
-        if found and count * weight > left:
-            count = int(left / weight)
-        left -= count * weight
-        found[each] = end[each] - lags[each] + count
-    if all(found[each] == end[each] - lags[each] for each in end):
-        first = max(end, key=lambda each: lags[each])
-        found[first] += 1  # one record may weigh more than the limit; it must be read all the same
+        # Only the partition that lags most may go beyond it, by one record that weighs more than all of the limit.
+        affordable = max(int(left / weight), 1 if number == 0 else 0)
+        count = min(max(1, int(lags[each] * share)), lags[each], affordable)
+        found[each] += count
+        left = max(0.0, left - count * weight)
     return found
 
 
