@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,27 @@ def test_committed_records_only(tmp_path: Path) -> None:
         committed = planned(tmp_path, read_committed=True, splitBytes=split_bytes)
         assert offsets(committed) == [0, 1, 4, 5, 7, 8]
         assert offsets(planned(tmp_path, splitBytes=split_bytes)) == [0, 1, 2, 3, 4, 5, 7, 8, 11, 12, 13]
+    late = {"startingTimestamp": str(NOW_MS + 13), "startingOffsetsByTimestampStrategy": "latest"}
+    assert offsets(planned(tmp_path, **late)) == [13]
+    assert offsets(planned(tmp_path, read_committed=True, **late)) == [], "it lies behind an open transaction"
+
+
+def test_a_split_behind_an_aborted_transaction(tmp_path: Path) -> None:
+    """What its producer committed afterwards counts, wherever the reading begins."""
+    data = Data(tmp_path, segment_bytes=100_000)
+    producer = {"transactional": True, "producer_id": 1, "producer_epoch": 0}
+    data.write(2, base_sequence=0, **producer)  # 0, 1: aborted
+    data.end_transaction(1, committed=False)  # 2
+    for number in range(40):
+        data.write(10)  # 3 to 402
+        data.write(1, base_sequence=2 + number, **producer)
+    data.end_transaction(1, committed=True)
+    data.checkpoint()
+    everything = list(range(3, data.log.log_end_offset - 1))
+    for given in ({}, {"splitBytes": "1024"}):
+        assert offsets(planned(tmp_path, read_committed=True, **given)) == everything
+    starting = json.dumps({"orders": {"0": 205}})
+    assert offsets(planned(tmp_path, read_committed=True, startingOffsets=starting)) == everything[202:]
 
 
 def test_of_replicas_the_furthest_is_read(tmp_path: Path) -> None:

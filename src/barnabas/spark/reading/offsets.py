@@ -111,6 +111,8 @@ def resolve_start(point: Point, partition: TopicPartition, bounds: Bounds, by_ti
     if not point.is_timestamp:
         return _resolve(point, bounds)
     found = by_time[partition, point.number]
+    if found is not None and found >= bounds.latest:
+        found = None  # it is there, but not for a reader who is held back by an open transaction
     if found is None and strategy == "error":
         raise OffsetError(
             f"no record of {partition} is as late as the starting timestamp {point.number}; "

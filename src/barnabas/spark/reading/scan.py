@@ -150,10 +150,12 @@ def _read_file(
         _read_ahead(file.fileno(), piece)
         while position < piece.end and not decoder.is_finished:
             data = os.pread(file.fileno(), min(chunk_bytes, piece.end - position), position)
+            begins = _first_offset(data)
+            # Of one whose marker lies before this, no marker would come here to say that it has ended.
             still_open = [
                 AbortedTransaction(each.producer_id, each.first_offset)
                 for each in aborted
-                if each.last_offset >= decoder.next_offset
+                if begins is not None and each.last_offset >= begins
             ]
             try:
                 yield from decoder.decode(
@@ -167,6 +169,14 @@ def _read_file(
                 if position + chunk_bytes > piece.end:
                     return  # cut short: where the log must go further, the caller says so
             position += decoder.position
+
+
+def _first_offset(data: bytes) -> Offset | None:
+    """Of the batch that these bytes begin with; None where there is none, or none that is sound: decoding says so."""
+    try:
+        return read_header(data).base_offset if len(data) >= HEADER_BYTES else None
+    except InvalidRecordBatch:
+        return None
 
 
 def _batch_bytes(piece: FileRange, position: Position, data: bytes) -> int:
