@@ -77,10 +77,14 @@ def read(spark: SparkSession, name: str, address: str, **given: str) -> DataFram
 @pytest.mark.parametrize(
     "given",
     [
-        {},
+        {"kafka.isolation.level": "read_uncommitted"},
         {"kafka.isolation.level": "read_committed"},
         {"startingTimestamp": str(NOW_MS + 2000), "endingTimestamp": str(NOW_MS + 4000)},
-        {"startingOffsets": '{"filled": {"0": 17, "1": -2, "2": 30}}', "minPartitions": "7"},
+        {
+            "startingOffsets": '{"filled": {"0": 17, "1": -2, "2": 30}}',
+            "minPartitions": "7",
+            "kafka.isolation.level": "read_uncommitted",
+        },
     ],
     ids=["everything", "committed", "by time", "by offset"],
 )
@@ -100,6 +104,7 @@ def test_streams(spark: SparkSession, filled: tuple[str, str], tmp_path: Path) -
             place = tmp_path / f"{name}-{address == kafka}"
             stream = spark.readStream.format(name).option("kafka.bootstrap.servers", address)
             stream = stream.option("subscribe", "filled").option("startingOffsets", "earliest")
+            stream = stream.option("kafka.isolation.level", "read_uncommitted")
             rows = stream.option("includeHeaders", "true").option("maxOffsetsPerTrigger", "150").load()
             writer = rows.writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))
             query = writer.trigger(availableNow=True).start(str(place / "out"))

@@ -55,6 +55,25 @@ def batch(served: str, **given: object) -> tuple[list[Any], list[Row]]:
     return tasks, [row for task in there[1] for each in there[0].read(task) for row in each.to_pylist()]
 
 
+def begin_transaction(served: str, topic: str) -> ck.Producer:
+    """Offset 0 is free for all to read, 1 to 3 are in a transaction that stays open."""
+    produce(served, topic, 1)
+    producer = ck.Producer({"bootstrap.servers": served, "transactional.id": topic})
+    producer.init_transactions(SECONDS_MAX)
+    producer.begin_transaction()
+    for number in range(1, 4):
+        producer.produce(topic, b"value-%d" % number)
+    assert producer.flush(SECONDS_MAX) == 0
+    return producer
+
+
+def commit_group(served: str, topic: str, offset: int) -> None:
+    """As the group of the topic's name."""
+    consumer = ck.Consumer({"bootstrap.servers": served, "group.id": topic})
+    consumer.commit(offsets=[ck.TopicPartition(topic, 0, offset)], asynchronous=False)
+    consumer.close()
+
+
 def numbers(rows: list[Row]) -> list[int]:
     return [int(row["value"].decode().removeprefix("value-")) for row in rows]
 
@@ -147,9 +166,16 @@ class TestBatch:
                 producer.produce(topic, b"value-%d" % number, key=end)
             assert producer.flush(SECONDS_MAX) == 0  # or an abort takes back what was not sent yet
             getattr(producer, f"{end}_transaction")(SECONDS_MAX)
-        _, rows = batch(served, subscribe=topic, kafka__isolation__level="read_committed")
-        assert [row["key"] for row in rows] == [b"commit"] * 6
-        assert [row["key"] for row in batch(served, subscribe=topic)[1]].count(b"abort") == 3
+        _, rows = batch(served, subscribe=topic)
+        assert [row["key"] for row in rows] == [b"commit"] * 6, "what was aborted is not read unless that is asked for"
+        _, rows = batch(served, subscribe=topic, kafka__isolation__level="read_uncommitted")
+        assert [row["key"] for row in rows].count(b"abort") == 3
+
+    def test_a_group_that_read_beyond_an_open_transaction(self, served: str, new_topic: Callable[..., str]) -> None:
+        topic = new_topic()
+        begin_transaction(served, topic)
+        commit_group(served, topic, 2)
+        assert batch(served, subscribe=topic, groupId=topic, startingOffsets="committed") == ([], [])
 
     def test_headers(self, served: str, new_topic: Callable[..., str]) -> None:
         topic = new_topic()
@@ -399,9 +425,25 @@ class TestLoss:
             producer.produce(topic, b"value-0", key=end)
             assert producer.flush(SECONDS_MAX) == 0
             getattr(producer, f"{end}_transaction")(SECONDS_MAX)
-        stream = Stream(served, subscribe=topic, startingOffsets="earliest", kafka__isolation__level="read_committed")
+        stream = Stream(served, subscribe=topic, startingOffsets="earliest")
         assert [row["key"] for row in stream.batch()] == [b"commit"]
         assert stream.batch() == []
+
+    def test_a_place_beyond_an_open_transaction_is_no_loss(self, served: str, new_topic: Callable[..., str]) -> None:
+        """As after a restart of a stream that read uncommitted records before."""
+        topic = new_topic()
+        producer = begin_transaction(served, topic)
+        before = Stream(served, subscribe=topic, startingOffsets="earliest", kafka__isolation__level="read_uncommitted")
+        assert numbers(before.batch()) == [0, 1, 2, 3]
+        commit_group(served, topic, 2)
+        after = Stream(served, subscribe=topic)
+        after.place = before.place
+        beginning = Stream(served, subscribe=topic, groupId=topic, startingOffsets="committed")
+        assert after.batch() == beginning.batch() == []
+        producer.commit_transaction(SECONDS_MAX)
+        produce(served, topic, 1, first=4)
+        assert numbers(after.batch()) == [4]
+        assert numbers(beginning.batch()) == [2, 3, 4]
 
     def test_a_log_that_ends_before_the_split(self, served: str, new_topic: Callable[..., str]) -> None:
         """As after an unclean election: what was planned is no longer there, and the exact offsets are told."""

@@ -42,7 +42,7 @@ class BatchReader(DataSourceReader):
             return scan.plan(
                 options,
                 lambda there: selection.chosen(options, there),
-                read_committed=options.kafka.get("isolation.level") == READ_COMMITTED,
+                read_committed=options.kafka.get("isolation.level", READ_COMMITTED) == READ_COMMITTED,
                 tell=logger.warning,
             )
         config = read_config(options.kafka)
@@ -76,12 +76,22 @@ async def _plan(options: Options, config: ReadConfig) -> list[FetchTask]:
     bounds = await brokers.bounds(ids)
     committed: Mapping[TopicPartition, Offset] = {}
     if options["startingOffsets"] == COMMITTED:
-        committed = await brokers.committed(options["groupId"], ids)
+        committed = await _within(brokers, await brokers.committed(options["groupId"], ids), bounds)
     points = batch_points(options, ids, committed)
     by_time = await brokers.by_time(points.times())
     ranges = resolve_batch(options, points, bounds, by_time, logger.warning)
     weights = await bytes_per_record(brokers, ranges, bounds)
     return cut(ranges, ids, weights, options)
+
+
+async def _within(
+    brokers: Brokers, committed: Mapping[TopicPartition, Offset], bounds: Mapping[TopicPartition, Bounds]
+) -> dict[TopicPartition, Offset]:
+    """A group that has read beyond an open transaction has nothing to read now: it begins where this read ends."""
+    beyond = await brokers.beyond_open_transactions(
+        {each: offset for each, offset in committed.items() if offset > bounds[each].latest}
+    )
+    return {each: bounds[each].latest if each in beyond else offset for each, offset in committed.items()}
 
 
 async def bytes_per_record(

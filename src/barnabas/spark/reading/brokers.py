@@ -6,6 +6,7 @@ one; leaders that moved are looked up again. Does not know: Spark, records.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from barnabas.client.cluster import GROUP, Cluster
@@ -24,7 +25,7 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from barnabas.protocol.special_numbers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from barnabas.protocol.special_numbers import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, READ_UNCOMMITTED
 from barnabas.spark.options import Options
 from barnabas.spark.reading import selection
 from barnabas.spark.reading.offsets import Bounds, ByTime
@@ -55,9 +56,7 @@ class Brokers:
             await self._retry(lambda: self._cluster.refresh(None), "the topics of the cluster", ())
         else:
             try:
-                await self._cluster.topics(
-                    names, timeout_ms=min(TOPIC_PATIENCE_MS, self._config.default_api_timeout_ms)
-                )
+                await self._cluster.topics(names, timeout_ms=self._topic_patience_ms)
             except KafkaError as error:
                 if not is_unknown_topic(error):
                     raise
@@ -72,12 +71,16 @@ class Brokers:
         unsure = [name for name in names or () if self._cluster.topic(name) is None]
         if unsure:  # the broker that was asked may lag behind
             try:
-                await self._cluster.topics(unsure, timeout_ms=TOPIC_PATIENCE_MS)
+                await self._cluster.topics(unsure, timeout_ms=self._topic_patience_ms)
             except KafkaError as error:
                 if not is_unknown_topic(error):
                     raise
         ids = self._ids()
         return {each: ids[each] for each in selection.present(options, ids)}
+
+    @property
+    def _topic_patience_ms(self) -> int:
+        return min(TOPIC_PATIENCE_MS, self._config.default_api_timeout_ms)
 
     def _ids(self) -> dict[TopicPartition, Uuid]:
         return {
@@ -96,6 +99,14 @@ class Brokers:
         found = await self.list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
         return {each: offset or 0 for each, offset in found.items()}
 
+    async def beyond_open_transactions(self, offsets: Mapping[TopicPartition, Offset]) -> set[TopicPartition]:
+        """Of partitions where a place lies behind `latest`, those whose log has that offset: only committed records are
+        read here, and a transaction before it is open."""
+        if not offsets or not self._config.read_committed:
+            return set()
+        ends = await self.list_offsets(dict.fromkeys(offsets, LATEST_TIMESTAMP), isolation=READ_UNCOMMITTED)
+        return {each for each, offset in offsets.items() if offset <= (ends[each] or 0)}
+
     async def by_time(self, asked: Collection[tuple[TopicPartition, int]]) -> ByTime:
         """The first offset as late as each time; None where none is."""
         found: dict[tuple[TopicPartition, int], Offset | None] = {}
@@ -108,12 +119,15 @@ class Brokers:
             left = [each for each in left if each not in found]
         return found
 
-    async def list_offsets(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset | None]:
-        """One offset for each partition, by mark or by time."""
-        return await self._of_leaders(asked, self._list_offsets, "offsets")
+    async def list_offsets(
+        self, asked: Mapping[TopicPartition, int], *, isolation: int | None = None
+    ) -> dict[TopicPartition, Offset | None]:
+        """One offset for each partition, by mark or by time; for readers of the isolation that is configured."""
+        wanted = self._config.isolation if isolation is None else isolation
+        return await self._of_leaders(asked, partial(self._list_offsets, wanted), "offsets")
 
     async def _list_offsets(
-        self, node_id: BrokerId, asked: Mapping[TopicPartition, int]
+        self, isolation: int, node_id: BrokerId, asked: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Offset | KafkaError | None]:
         topics = [
             ListOffsetsTopic(
@@ -124,7 +138,7 @@ class Brokers:
             )
             for topic, partitions in _by_topic(asked).items()
         ]
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=self._config.isolation, topics=topics)
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics)
         response = await self._cluster.request(node_id, request, version_min=2)
         found: dict[TopicPartition, Offset | KafkaError | None] = {}
         for topic in response.topics:

@@ -1,4 +1,8 @@
-"""The client settings of a read, given as `kafka.*`: those of every client, and what a consumer has beyond them."""
+"""The client settings of a read, given as `kafka.*`: those of every client, and what a consumer has beyond them.
+
+Only committed records are read by default, other than by Kafka's consumer: a source cannot know whether its rows go to
+an exactly-once sink, and what was aborted must not reach one.
+"""
 
 from collections.abc import Mapping
 
@@ -14,7 +18,7 @@ READ_COMMITTED = "read_committed"
 class ReadConfig(ClientConfig):
     isolation_level: str = string(
         "isolation.level",
-        "read_uncommitted",
+        READ_COMMITTED,
         one_of("read_uncommitted", READ_COMMITTED),
         help="Whether records of open and aborted transactions are read.",
     )

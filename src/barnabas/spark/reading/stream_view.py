@@ -65,14 +65,15 @@ class StreamView:
         times = {(each, point.number) for each, point in points.items() if point.is_timestamp}
         by_time = self._here.run(self._brokers.by_time(times))
         strategy = options["startingOffsetsByTimestampStrategy"]
+        starts = {each: resolve_start(points[each], each, bounds[each], by_time, strategy) for each in self._ids}
+        waiting = self._beyond_open_transactions(starts, {each: bounds[each].latest for each in starts})
         offsets: dict[TopicPartition, Offset] = {}
-        for each in self._ids:
-            offset = resolve_start(points[each], each, bounds[each], by_time, strategy)
+        for each, offset in starts.items():
             if offset < bounds[each].earliest:
                 first, last = offset, bounds[each].earliest - 1
                 self._lose(f"offsets {first} to {last} of {each} were deleted: the log begins at {last + 1}")
                 offset = bounds[each].earliest
-            elif offset > bounds[each].latest:
+            elif offset > bounds[each].latest and each not in waiting:
                 self._lose(f"the stream is to begin at offset {offset} of {each}, which ends at {bounds[each].latest}")
                 offset = bounds[each].latest
             offsets[each] = offset
@@ -98,6 +99,7 @@ class StreamView:
 
     def beginnings(self, place: Place, latest: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset]:
         """Where partitions begin that do not go on where the place says; what is lost by that is told."""
+        waiting = self._beyond_open_transactions(place.offsets, latest)
         anew: list[TopicPartition] = []
         found: dict[TopicPartition, Offset] = {}
         for each, offset in place.offsets.items():
@@ -110,7 +112,7 @@ class StreamView:
                     "and what followed is lost"
                 )
                 anew.append(each)
-            elif offset > latest[each]:
+            elif offset > latest[each] and each not in waiting:
                 self._lose(
                     f"offsets {latest[each]} to {offset - 1} of {each}, which were read, have been cut off its log: "
                     "other records will take their place"
@@ -121,6 +123,13 @@ class StreamView:
             earliest = self._here.run(self._brokers.list_offsets(dict.fromkeys(anew, EARLIEST_TIMESTAMP)))
             found.update({each: earliest[each] or 0 for each in anew})
         return found
+
+    def _beyond_open_transactions(
+        self, offsets: Mapping[TopicPartition, Offset], latest: Mapping[TopicPartition, Offset]
+    ) -> set[TopicPartition]:
+        """Where there is nothing to read before a transaction ends, but nothing is lost either."""
+        asked = {each: offset for each, offset in offsets.items() if each in latest and offset > latest[each]}
+        return self._here.run(self._brokers.beyond_open_transactions(asked)) if asked else set()
 
     # What a batch reads
 
