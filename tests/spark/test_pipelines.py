@@ -281,6 +281,28 @@ def check_that_a_bad_record_without_a_dead_letter_topic_fails_the_flow(done: Eve
 
 
 @pytest.mark.timeout(SECONDS_MAX)
+def test_a_table_has_the_last_committed_record_of_each_key(
+    served: str, spark: SparkSession, new_topic: Callable[..., str]
+) -> None:
+    """The last by its offset, whatever its timestamp says; where a key is in two partitions, the newer of these two."""
+    topic = new_topic(2)
+
+    def record(key: str, value: str | None, at_ms: int, partition: int = 0) -> dict[str, Any]:
+        return {"key": key, "value": value, "timestamp": NOON_MS + at_ms, "partition": partition}
+
+    send(served, topic, record("late", "old", 9), record("late", "new", 1), record("gone", "old", 9))
+    send(served, topic, record("gone", None, 1), record("moved", "old", 1), record("moved", "newer", 2, partition=1))
+    producer = ck.Producer({"bootstrap.servers": served, "transactional.id": topic})
+    producer.init_transactions(SECONDS_MAX)
+    producer.begin_transaction()
+    producer.produce(topic, "aborted", key="late", partition=0)
+    assert producer.flush(SECONDS_MAX) == 0
+    producer.abort_transaction(SECONDS_MAX)
+    found = Run(Pipeline("tables", servers=served), spark).table(topic).collect()
+    assert {bytes(row.key): bytes(row.value) for row in found} == {b"late": b"new", b"moved": b"newer"}
+
+
+@pytest.mark.timeout(SECONDS_MAX)
 def test_what_is_updated_and_what_is_polled(
     served: str, spark: SparkSession, new_topic: Callable[..., str], unique: str, tmp_path: Path
 ) -> None:

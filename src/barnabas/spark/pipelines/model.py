@@ -135,13 +135,21 @@ class Run:
         return self.spark.read.format("barnabas").options(**self._reading(topic, options)).load()
 
     def table(self, topic: str, **options: Any) -> DataFrame:
-        """A compacted topic as a table: of each key the last record, and none where that has no value."""
+        """A compacted topic as a table: of each key the last record, and none where that has no value.
+
+        The last of a partition is the one with the highest offset. Where a key is in several partitions, as after some
+        were added, the newest of their last records counts: between partitions there is no order but time.
+        """
         from pyspark.sql import functions as F
 
-        newest = F.max_by(F.struct("value", "timestamp"), F.struct("timestamp", "offset")).alias("newest")
+        record = F.struct("value", "timestamp")
+        last = F.max_by(record, "offset").alias("last")
+        newest = F.max_by("last", F.struct("last.timestamp", "partition")).alias("newest")
         return (
             self.records(topic, **options)
             .where("key IS NOT NULL")
+            .groupBy("key", "partition")
+            .agg(last)
             .groupBy("key")
             .agg(newest)
             .select("key", "newest.value", "newest.timestamp")
