@@ -33,11 +33,12 @@ dangerous or is surely a mistake:
 | ignoring it could weaken security or durability (1) | the node refuses to start |
 | its name is a near miss of a known one (2) | the node refuses to start; with `--lenient` it warns and starts |
 | Kafka knows it, but it [has no effect](#settings-without-effect) here | a warning with the reason |
+| it is a [topic setting](#topics) | a warning that names the broker setting with the default for topics |
 | any other name | a warning |
 
 1. One of [these](#refused), or an unknown name with a word such as `ssl`, `acl`, `password`, `flush` or `isr`.
-2. A typing error away from it, or a topic's name for a broker setting: `retention.ms` for `log.retention.ms`. The
-   complaint names the setting that was meant.
+2. A typing error away from it, or with `log.` too many or too few: `log.min.insync.replicas`. The complaint names the
+   setting that was meant. Of topic settings, `flush.messages` and `flush.ms` are judged so: they are about durability.
 
 Each complaint names the file and the line. All complaints are shown at once. Settings that are stored while brokers run
 (IncrementalAlterConfigs) are not judged so: as in Kafka, a name that no broker knows is stored and shown, and each

@@ -3,9 +3,10 @@
     refused   ignoring it could weaken security or durability, or its name is a near miss of a known one
     warned    everything else: the node starts, as Apache Kafka does, and the log says that the setting has no effect
 
-A near miss is a typing error away from a known name, or is the name of a topic setting whose broker setting is called
-otherwise. With `lenient` it is a warning as well. Names that speak of security or durability are refused even then:
-nothing here can tell what their author relies on.
+A near miss is a typing error away from a known name, or has `log.` before a name that has no such prefix, or lacks it.
+The name of a topic setting is one only if it speaks of durability (`flush.messages`); any other is a mistake that
+Kafka's files may hold, and the warning names the broker setting. With `lenient` a near miss is a warning as well. Other
+names that speak of security or durability are refused even then: nothing here can tell what their author relies on.
 Does not know: the settings that are stored while brokers run. Kafka stores any name there, and so does Barnabas.
 """
 
@@ -16,6 +17,7 @@ from barnabas.config.broker import OLDER_NAMES, BrokerConfig
 from barnabas.config.topic import TopicConfig
 
 EDITS_MAX: Final = 2  # letters added, left out, replaced or swapped in a typing error
+_PREFIX: Final = "log."  # of most defaults of topics, but not of all
 SHORT_NAME: Final = 8  # one edit of so short a name is as much as two of a longer one
 
 # Parts of names. A name with one of them is refused if nothing is known of it.
@@ -42,13 +44,15 @@ def judge(name: str, text: str, *, lenient: bool) -> Verdict:
     reason = inapplicable.reason(name)
     if reason is not None:
         return Verdict(False, f"has no effect: {reason}")
+    subject = next((_SUBJECTS[word] for word in _plain(name).split(".") if word in _SUBJECTS), None)
+    if name in TopicConfig.SETTINGS and subject is None:
+        return Verdict(False, f"is a setting of topics and has no effect on a broker{_default_of(name)}")
     meant = near_miss(name)
     if meant is not None:
         effect = " and has no effect" if lenient else ""
         return Verdict(not lenient, f"is not a broker setting{effect}; did you mean {meant}?")
-    for word in _plain(name).split("."):
-        if word in _SUBJECTS:
-            return Verdict(True, f"is refused: it is unknown and may be about {_SUBJECTS[word]}; remove it")
+    if subject is not None:
+        return Verdict(True, f"is refused: it is unknown and may be about {subject}; remove it")
     return Verdict(False, f"is not a broker setting and has no effect{_resembling(name)}")
 
 
@@ -58,10 +62,18 @@ def near_miss(name: str) -> str | None:
     if topic is not None:
         return topic.synonyms[0].name if topic.synonyms else None
     plain = _plain(name)
+    prefixed = plain.removeprefix(_PREFIX) if plain.startswith(_PREFIX) else _PREFIX + plain
+    if prefixed in BrokerConfig.SETTINGS:
+        return prefixed
     edits_max = EDITS_MAX if len(plain) > SHORT_NAME else 1
     found = [(edits(plain, known, edits_max), known) for known in _known_names()]
     fewest, closest = min(found)
     return closest if fewest <= edits_max else None
+
+
+def _default_of(topic_setting: str) -> str:
+    synonyms = TopicConfig.SETTINGS[topic_setting].synonyms
+    return f"; {synonyms[0].name} is the default for topics" if synonyms else ""
 
 
 def _plain(name: str) -> str:

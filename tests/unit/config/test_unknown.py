@@ -39,6 +39,8 @@ def test_what_could_weaken_security_or_durability_is_refused_in_any_case(name: s
         ("confluent.balancer.enable", "true"),
         ("my.plugin.interval.seconds", "5"),
         ("x", "1"),
+        ("file.delete.delay.ms", "1000"),  # Kafka's own tests give it to brokers
+        ("remote.storage.enable", "true"),
     ],
 )
 def test_everything_else_is_a_warning(name: str, text: str) -> None:
@@ -57,7 +59,9 @@ def test_everything_else_is_a_warning(name: str, text: str) -> None:
         ("min.insync.replica", "min.insync.replicas"),
         ("num.io.thread", "num.io.threads"),
         ("brokerid", "broker.id"),
-        ("retention.ms", "log.retention.ms"),
+        ("log.unclean.leader.election.enable", "unclean.leader.election.enable"),
+        ("log.min.insync.replicas", "min.insync.replicas"),
+        ("retention.hours", "log.retention.hours"),
         ("flush.messages", "log.flush.interval.messages"),
     ],
 )
@@ -66,6 +70,13 @@ def test_a_near_miss_is_refused_with_what_was_meant(name: str, meant: str) -> No
     assert verdict.is_refused
     assert verdict.words.endswith(f"did you mean {meant}?")
     assert not judge(name, "1", lenient=True).is_refused
+
+
+def test_the_warning_about_a_topic_setting_names_the_default_for_topics() -> None:
+    assert judge("retention.ms", "1", lenient=False) == (
+        False,
+        "is a setting of topics and has no effect on a broker; log.retention.ms is the default for topics",
+    )
 
 
 @pytest.mark.parametrize("name", ["log.cleaner.fury", "offsets.pruning.interval.ms", "id", "nodes", "foo.bar.baz"])

@@ -64,7 +64,8 @@ public final class Node {
             }
             Files.writeString(output, "");
             List<String> command = new ArrayList<>(Arrays.asList(System.getProperty("barnabas", "barnabas").split(" ")));
-            command.addAll(List.of("broker", file.toString(), "--log-level", System.getProperty("barnabas.log", "warning")));
+            // Kafka ignores a name that it does not know; some tests set log.unclean.leader.election.enable.
+            command.addAll(List.of("broker", file.toString(), "--lenient", "--log-level", System.getProperty("barnabas.log", "warning")));
             process = new ProcessBuilder(command)
                 .redirectInput(new File("/dev/null"))
                 .redirectOutput(output.toFile())
