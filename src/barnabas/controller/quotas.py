@@ -132,9 +132,9 @@ def _keys_of(entity: QuotaEntity) -> Mapping[str, float | None] | Refusal:
     elif "" in parts.values():
         fault = "The name of an entity cannot be empty."
     elif IP in parts and len(parts) > 1:
-        fault = "An ip cannot be combined with user or client-id."
+        fault = "Invalid quota entity combination: an ip cannot be combined with user or client-id."
     elif not _is_address(parts.get(IP)):
-        fault = f"{parts[IP]!r} is not an address."
+        fault = f"{parts[IP]!r} is not a valid IP address."
     else:
         return OF_ADDRESSES if IP in parts else OF_CLIENTS
     return Refusal(ErrorCode.INVALID_REQUEST, fault)
@@ -215,7 +215,8 @@ def _filter(components: "Sequence[ComponentData]") -> _Filter | Refusal:
             exact[kind] = component.match
     kinds = {*exact, *any_name}
     if IP in kinds and len(kinds) > 1:
-        return Refusal(ErrorCode.INVALID_REQUEST, "An ip cannot be combined with user or client-id.")
+        fault = "Invalid entity filter component combination: an ip cannot be combined with user or client-id."
+        return Refusal(ErrorCode.INVALID_REQUEST, fault)
     return _Filter(exact, any_name)
 
 

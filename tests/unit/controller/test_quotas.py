@@ -97,6 +97,18 @@ def test_what_can_be_set_on_whom(entity: Entity, values: dict[str, float | None]
         assert image.client_quotas == {}
 
 
+@pytest.mark.parametrize(
+    ("entity", "words"),
+    [
+        ({"ip": "1.2.3.4", "user": "u"}, "Invalid quota entity combination"),
+        ({"ip": "no address"}, "not a valid IP"),
+    ],
+)
+def test_a_refusal_has_the_words_of_kafka_that_tools_look_for(entity: Entity, words: str) -> None:
+    request = AlterClientQuotasRequest(entries=[entry(entity, connection_creation_rate=1.0)])
+    assert words in str(quotas.alter_client_quotas(cluster(), request).response.entries[0].error_message)
+
+
 def test_one_bad_quota_leaves_the_entity_alone_and_the_others_in_peace() -> None:
     image, errors = alter(
         cluster(),
@@ -184,3 +196,9 @@ def test_filters(some_quotas: MetadataImage, components: Any, strict: bool, expe
 )
 def test_filters_that_make_no_sense(some_quotas: MetadataImage, components: Any, error: ErrorCode) -> None:
     assert describe(some_quotas, *components) == error
+
+
+def test_the_refusal_of_a_filter_has_the_words_of_kafka() -> None:
+    both = [ComponentData(entity_type=kind, match_type=SPECIFIED, match=None) for kind in ("user", "ip")]
+    response = quotas.describe_client_quotas(cluster(), DescribeClientQuotasRequest(components=both))
+    assert "Invalid entity filter component combination" in str(response.error_message)
