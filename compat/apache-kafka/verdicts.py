@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import groupby
 from pathlib import Path
@@ -33,6 +33,7 @@ KINDS = {
 }
 NOT_APPLICABLE = (LOOKS_INSIDE, SKIPPED)
 FAILURES = ("needs Java classes in the broker", "feature not present yet", "documented difference", UNEXPLAINED)
+COLUMNS = ("passed", *NOT_APPLICABLE, *FAILURES)
 MESSAGE_LENGTH_MAX = 160  # of what an unexplained failure said, on the page
 
 
@@ -103,8 +104,50 @@ def merged(before: Sequence[Outcome], now: Sequence[Outcome]) -> list[Outcome]:
     return sorted(by_test.values(), key=lambda each: (order.index(each.module), each.class_name, each.test))
 
 
-def page(outcomes: Sequence[Outcome], reasons: Sequence[Reason]) -> str:
-    judged = [(each, judge(each, reasons)) for each in outcomes]
+@dataclass(frozen=True, slots=True)
+class ClassResult:
+    """What the page says about one class."""
+
+    module: str
+    counts: Mapping[str, int]  # by the titles of the columns
+    failures: Sequence[str]  # the class's rows of the second table
+
+
+def results(outcomes: Sequence[Outcome], reasons: Sequence[Reason]) -> dict[str, ClassResult]:
+    """By the names of the classes."""
+    found: dict[str, ClassResult] = {}
+    for class_name, group in groupby(merged([], outcomes), lambda outcome: outcome.class_name):
+        judged = [(each, judge(each, reasons)) for each in group]
+        counts = Counter(verdict.kind for _, verdict in judged)
+        found[class_name] = ClassResult(judged[0][0].module, counts, _failures(judged))
+    return found
+
+
+def read_page(text: str) -> dict[str, ClassResult]:
+    """The results on an earlier page: those of classes that this machine has not run."""
+    found: dict[str, ClassResult] = {}
+    module = ""
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("## "):
+            module = line.removeprefix("## ")
+        elif not module or "." not in cells[0]:
+            continue
+        elif len(cells) == len(COLUMNS) + 2 and cells[1].isdigit():
+            counts = {column: int(cell or 0) for column, cell in zip(COLUMNS, cells[2:], strict=True)}
+            found[cells[0]] = ClassResult(module, counts, [])
+        else:
+            result = found[cells[0]]
+            found[cells[0]] = replace(result, failures=[*result.failures, line])
+    return found
+
+
+def page(shown: Mapping[str, ClassResult]) -> str:
+    in_order = sorted(shown.items(), key=lambda pair: (list(MODULES).index(pair[1].module), pair[0]))
+    modules: dict[str, Counter[str]] = {}
+    for _, result in in_order:
+        modules[result.module] = modules.get(result.module, Counter()) + Counter(result.counts)
+    totals = {**modules, "all": sum(modules.values(), Counter())}
     lines = [
         "# Apache Kafka's tests against Barnabas: results",
         "",
@@ -112,30 +155,24 @@ def page(outcomes: Sequence[Outcome], reasons: Sequence[Reason]) -> str:
         "A test counts once for each of its invocations: many run on isolated and on combined nodes. The reasons come",
         "from [reasons.toml](reasons.toml); [README.md](README.md) explains the columns.",
         "",
-        *_table("module", judged, lambda outcome: outcome.module, total=True),
+        *_table("module", totals),
     ]
-    for module, group in groupby(judged, lambda pair: pair[0].module):
-        members = list(group)
-        lines += ["", f"## {module}", "", *_table("class", members, lambda outcome: outcome.class_name, total=False)]
-        missing = _failures(members)
+    for module in modules:
+        members = {name: result for name, result in in_order if result.module == module}
+        lines += ["", f"## {module}", ""]
+        lines += _table("class", {name: result.counts for name, result in members.items()})
+        missing = [row for result in members.values() for row in result.failures]
         if missing:
             lines += ["", "| class | tests that do not pass | why |", "|---|---|---|", *missing]
     return "\n".join(lines) + "\n"
 
 
-def _table(first: str, judged: Sequence[tuple[Outcome, Verdict]], key: object, *, total: bool) -> list[str]:
-    assert callable(key)
-    columns = ["passed", *NOT_APPLICABLE, *FAILURES]
-    counts: dict[str, Counter[str]] = {}
-    for outcome, verdict in judged:
-        counts.setdefault(key(outcome), Counter())[verdict.kind] += 1
-    if total:
-        counts["all"] = sum(counts.values(), Counter())
+def _table(first: str, counts: Mapping[str, Mapping[str, int]]) -> list[str]:
     rows = [
-        f"| {name} | {count.total()} | " + " | ".join(str(count[column] or "") for column in columns) + " |"
+        f"| {name} | {sum(count.values())} | " + " | ".join(str(count.get(column) or "") for column in COLUMNS) + " |"
         for name, count in counts.items()
     ]
-    return [f"| {first} | tests | {' | '.join(columns)} |", "|---|" + "---:|" * (len(columns) + 1), *rows]
+    return [f"| {first} | tests | {' | '.join(COLUMNS)} |", "|---|" + "---:|" * (len(COLUMNS) + 1), *rows]
 
 
 def _failures(judged: Sequence[tuple[Outcome, Verdict]]) -> list[str]:

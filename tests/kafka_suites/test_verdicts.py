@@ -57,10 +57,25 @@ def test_the_page_counts_and_explains(reasons: list[verdicts.Reason]) -> None:
         outcome("testShareGroup[2] combined"),
         outcome("testOther", message="expected: <1> but was: <2>"),
     ]
-    page = verdicts.page(outcomes, reasons)
+    page = verdicts.page(verdicts.results(outcomes, reasons))
     assert "| core | 4 | 1 |  |  |  | 2 |  | 1 |" in page
     assert "| a.ATest | testShareGroup (2) | feature not present yet: share groups |" in page
     assert "| a.ATest | testOther | unexplained: expected: <1> but was: <2> |" in page
+
+
+def test_classes_that_were_not_run_keep_their_place_on_the_page(reasons: list[verdicts.Reason]) -> None:
+    old = [outcome("testA", message="a | b"), outcome("testA", "passed", name="a.BTest"), outcome("testC", "passed")]
+    page = verdicts.page(verdicts.results(old, reasons))
+    assert verdicts.page(verdicts.read_page(page)) == page
+    new = verdicts.results([outcome("testA", name="a.BTest")], reasons)
+    assert verdicts.page({**verdicts.read_page(page), **new}) == verdicts.page(
+        {**verdicts.results(old, reasons), **new}
+    )
+
+
+def test_the_committed_page_can_be_read_and_written_again() -> None:
+    committed = verdicts.PAGE.read_text()
+    assert verdicts.page(verdicts.read_page(committed)) == committed
 
 
 def test_a_later_outcome_replaces_an_earlier_one() -> None:
