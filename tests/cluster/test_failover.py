@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from cluster import REQUEST_MS_MAX, WAIT_SECONDS_MAX, Cluster, run, until
 
+from barnabas.client.connection import ClientConnection
 from barnabas.errors import ErrorCode
 from barnabas.metadata.image import ResourceType
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
+from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from barnabas.protocol.messages.elect_leaders import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
@@ -18,9 +20,13 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.runtime.frame_reader import FrameBuffers
+from barnabas.runtime.interfaces import Address
 from barnabas.server import peers
+from barnabas.server.broker import Broker
 
 METADATA_VERSION = 12
+HEARTBEAT_VERSION = 1
 
 
 async def die(cluster: Cluster, node_id: int) -> None:
@@ -82,6 +88,47 @@ def test_a_broker_that_only_lost_a_connection_is_not_gone() -> None:
             id = next(id for id, node in cluster.nodes.items() if node.running is not controller)
             assert not await controller.controller._is_gone(id)
             assert not controller.controller.image.brokers[id].fenced
+
+    run(scenario)
+
+
+async def heartbeat_of_a_stranger(controller: Broker, broker_id: int, broker_epoch: int) -> int:
+    """On a connection of its own to the controller's port, which is closed afterwards; the error in its answer."""
+    closed: list[Address] = []
+    watch = controller.controller.sessions_watch
+    connection_closed = watch.connection_closed
+    watch.connection_closed = (  # type: ignore[method-assign]
+        lambda address: (closed.append(address), connection_closed(address))[1]
+    )
+    listener = controller._controllers_bound[0]
+    socket = await controller.runtime.network.connect(listener.host, listener.port)
+    connection = ClientConnection(
+        socket=socket, clock=controller.runtime.clock, client_id="stranger", buffers=FrameBuffers()
+    )
+    request = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=broker_epoch, current_metadata_offset=1 << 40)
+    error_code: int = (await connection.request(request, HEARTBEAT_VERSION, REQUEST_MS_MAX)).error_code
+    connection.close()
+    await until(lambda: socket.local_address in closed, "the controller has seen the end of the connection")
+    return error_code
+
+
+def test_a_heartbeat_in_another_brokers_name_does_not_end_its_session() -> None:
+    """Anybody who reaches the port can send one and hang up."""
+
+    async def scenario() -> None:
+        async with Cluster() as cluster:
+            controller = cluster.controller.running
+            id = next(id for id, node in cluster.nodes.items() if node.running is not controller)
+            doubts: list[int] = []
+            controller.controller.sessions.connection_lost = (  # type: ignore[method-assign]
+                lambda broker_id, _now_ms: doubts.append(broker_id)
+            )
+            epoch = cluster.nodes[id].running.lifecycle.epoch
+            error_code = await heartbeat_of_a_stranger(controller, id, epoch + 1)
+            assert error_code == ErrorCode.STALE_BROKER_EPOCH
+            error_code = await heartbeat_of_a_stranger(controller, 77, epoch)
+            assert error_code == ErrorCode.STALE_BROKER_EPOCH
+            assert doubts == []
 
     run(scenario)
 

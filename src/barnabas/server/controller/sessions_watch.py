@@ -43,7 +43,7 @@ class SessionsWatch:
         self._is_active = False
         self._timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
-        self._connections: dict[Address, BrokerId] = {}
+        self._connections: dict[BrokerId, Address] = {}  # on which each was heard last; an earlier one says nothing
         self._dials: dict[asyncio.Task[None], None] = {}
 
     def begin(self, image: MetadataImage, *, own_id: BrokerId, former_id: BrokerId) -> None:
@@ -64,12 +64,14 @@ class SessionsWatch:
             self._timer = None
 
     def heard(self, broker_id: BrokerId, peer_address: Address) -> None:
-        self._connections[peer_address] = broker_id
+        """A heartbeat with the broker's present epoch came on this connection. Any other must not be told here: what
+        ends with its connection would be the session of a broker that never used it."""
+        self._connections[broker_id] = peer_address
         self._set_timer()
 
     def connection_closed(self, peer_address: Address) -> None:
-        broker_id = self._connections.pop(peer_address, None)
-        if broker_id is not None and self._is_active:
+        for broker_id in [id for id, address in self._connections.items() if address == peer_address]:
+            del self._connections[broker_id]
             self._sessions.connection_lost(broker_id, self._clock.monotonic_ms())
             self._dial_soon(broker_id)
             self._set_timer()
