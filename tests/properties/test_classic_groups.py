@@ -143,6 +143,8 @@ class World:
             self.shard.apply(record, len(self.log) - 1)
         for asked, response in outcome.answers:
             self.answered(asked, response)
+        if outcome.then is not None:
+            self.perform(outcome.then(self.shard, self.now))
         return ErrorCode.NONE
 
     def answered(self, asked: Pending, response: Any) -> None:

@@ -27,7 +27,7 @@ from group_script import CALLER, GROUP, GroupScript
 from barnabas.errors import ErrorCode
 from barnabas.groups.consumer import ConsumerGroup
 from barnabas.groups.consumer_settings import ConsumerSettings, MigrationPolicy
-from barnabas.groups.outcome import Client, Outcome
+from barnabas.groups.outcome import Client
 from barnabas.groups.records import GroupRecord
 from barnabas.groups.shard import GroupShard
 from barnabas.groups.topics import Topic
@@ -89,12 +89,6 @@ class ConsumerScript(GroupScript):
         shard = super()._empty_shard()
         shard.surroundings.consumer = self.consumer
         return shard
-
-    def perform(self, outcome: Outcome) -> ErrorCode:
-        error = super().perform(outcome)
-        if outcome.then is not None and not error:
-            self.perform(outcome.then(self.shard, self.now))
-        return error
 
     # The cluster
 

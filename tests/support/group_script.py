@@ -138,6 +138,8 @@ class GroupScript:
             self.shard.apply(record, len(self.log) - 1)
         for asked, response in outcome.answers:
             self._answer(asked, response)
+        if outcome.then is not None:
+            self.perform(outcome.then(self.shard, self.now))
         return ErrorCode.NONE
 
     def _answer(self, asked: Pending, response: Any) -> None:

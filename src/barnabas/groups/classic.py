@@ -14,7 +14,7 @@ and members begin it anew. Decisions about JoinGroup are in `classic_join`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from barnabas.errors import ErrorCode
@@ -215,27 +215,35 @@ class ClassicGroup(Group):
             self.members.unsynced[member.member_id] = None
         self._set_timer(TimerKind.SYNC, now, self.members.rebalance_timeout_ms)
 
-    def joined(self, member: ClassicMember, *, skip_assignment: bool = False) -> JoinGroupResponse:
-        """The answer of this generation. Only its leader is told of the others."""
-        is_leader = member.member_id == self.members.leader
+    def joined(
+        self,
+        member: ClassicMember,
+        members: Iterable[ClassicMember] | None = None,
+        leader: str | None = None,
+        *,
+        skip_assignment: bool = False,
+    ) -> JoinGroupResponse:
+        """The answer of this generation, of these members if they are given. Only the leader is told of the others."""
+        leader = leader or self.members.leader or ""
+        is_leader = member.member_id == leader
         return JoinGroupResponse(
             generation_id=self.generation,
             protocol_type=self.type_name,
             protocol_name=self.protocol,
-            leader=self.members.leader or "",
+            leader=leader,
             member_id=member.member_id,
-            members=self._member_list() if is_leader else [],
+            members=self._member_list(self.members if members is None else members) if is_leader else [],
             skip_assignment=skip_assignment and is_leader,
         )
 
-    def _member_list(self) -> list[JoinGroupResponseMember]:
+    def _member_list(self, members: Iterable[ClassicMember]) -> list[JoinGroupResponseMember]:
         protocol = self.protocol
         assert protocol is not None
         return [
             JoinGroupResponseMember(
                 member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata(protocol)
             )
-            for member in self.members
+            for member in members
         ]
 
     # Requests
@@ -445,17 +453,26 @@ class ClassicGroup(Group):
 
     # The log
 
-    def record(self, assignments: Mapping[str, bytes]) -> GroupRecord:
+    def record(
+        self,
+        assignments: Mapping[str, bytes],
+        members: Iterable[ClassicMember] | None = None,
+        leader: str | None = None,
+    ) -> GroupRecord:
+        """What the group is; with `members` and `leader`, what it will be."""
         protocol = self.protocol
         value = GroupMetadataValue(
             protocol_type=self.protocol_type,
             generation=self.generation,
             protocol=protocol,
-            leader=self.members.leader,
+            leader=leader or self.members.leader,
             current_state_timestamp=-1 if self.state_since_ms is None else self.state_since_ms,
         )
         if protocol is not None:
-            value.members = [member.record(protocol, assignments.get(member.member_id, b"")) for member in self.members]
+            value.members = [
+                member.record(protocol, assignments.get(member.member_id, b""))
+                for member in (self.members if members is None else members)
+            ]
         return GroupRecord(GroupMetadataKey(group=self.group_id), value, VALUE_VERSION)
 
     def assignments(self) -> dict[str, bytes]:

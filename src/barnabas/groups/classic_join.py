@@ -19,13 +19,14 @@ from barnabas.groups.classic_state import (
     STABLE,
     join_failed,
 )
-from barnabas.groups.outcome import Client, Draft, Moment, Outcome, Pending, answer
+from barnabas.groups.outcome import NOTHING, Client, Draft, Moment, Outcome, Pending, answer
 from barnabas.metadata.ids import new_uuid
 from barnabas.protocol.messages.join_group import JoinGroupRequest
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
     from barnabas.groups.classic import ClassicGroup
+    from barnabas.groups.shard import GroupShard
 
 MEMBER_ID_REQUIRED_VERSION = 4
 SKIP_ASSIGNMENT_VERSION = 9
@@ -139,30 +140,56 @@ def _replace(
     now: Moment,
 ) -> None:
     """A static member is back, as a new process perhaps: its id is new, its assignment stays."""
-    former_leader = group.members.leader
-    member = _take_place(group, request, former_id, member_id, draft)
-    group.keep_session(member, now)
-    if group.state is STABLE and group.members.select_protocol() == group.protocol:
-        draft.records.append(group.record(group.assignments()))
-        can_skip = client.api_version >= SKIP_ASSIGNMENT_VERSION
-        response = group.joined(member, skip_assignment=can_skip)
-        if not can_skip:
-            # Told that it leads, an older client would assign anew and send that to a group that is stable.
-            response.leader = former_leader or ""
-            response.members = []
-        draft.answer(pending, response)
+    former = group.members[former_id]
+    member = former.renamed(member_id)
+    member.update(request)
+    if group.state is STABLE and group.members.select_protocol(former, member) == group.protocol:
+        _replace_in_stable(group, request, client, former, member, pending, draft)
         return
+    _take_place(group, former, member, draft)
+    group.keep_session(member, now)
     group.members.wait_to_join(member, pending, draft)
     group.rebalance_or_complete(draft, now)
 
 
-def _take_place(
-    group: ClassicGroup, request: JoinGroupRequest, former_id: str, member_id: str, draft: Draft
-) -> ClassicMember:
-    former = group.members[former_id]
-    group.members.answer_join(former, join_failed(former_id, ErrorCode.FENCED_INSTANCE_ID), draft)
+def _replace_in_stable(
+    group: ClassicGroup,
+    request: JoinGroupRequest,
+    client: Client,
+    former: ClassicMember,
+    member: ClassicMember,
+    pending: Pending,
+    draft: Draft,
+) -> None:
+    """Without a rebalance. Only the record makes the replacement: until it is written, the former member counts."""
+    former_leader = group.members.leader
+    leader = member.member_id if former_leader == former.member_id else former_leader
+    members = [*(each for each in group.members if each is not former), member]
+    was_unsynced = former.member_id in group.members.unsynced
+
+    def settle(_shard: GroupShard, now: Moment) -> Outcome:
+        """What no record holds: its session, its other protocols, and that it has yet to ask for its part."""
+        returned = group.members[member.member_id]
+        group.members.update(returned, request)
+        group.keep_session(returned, now)
+        if was_unsynced:
+            group.members.unsynced[returned.member_id] = None
+        return NOTHING
+
+    draft.records.append(group.record({each.member_id: each.assignment for each in members}, members, leader))
+    draft.then = settle
+    can_skip = client.api_version >= SKIP_ASSIGNMENT_VERSION
+    response = group.joined(member, members, leader, skip_assignment=can_skip)
+    if not can_skip:
+        # Told that it leads, an older client would assign anew and send that to a group that is stable.
+        response.leader = former_leader or ""
+        response.members = []
+    draft.answer(pending, response)
+
+
+def _take_place(group: ClassicGroup, former: ClassicMember, member: ClassicMember, draft: Draft) -> None:
+    group.members.answer_join(former, join_failed(former.member_id, ErrorCode.FENCED_INSTANCE_ID), draft)
     if former.syncing is not None:
         draft.answer(former.syncing, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
-    member = group.members.replace(former, member_id, request)
-    group.cancel_session(former_id)
-    return member
+    group.members.replace(former, member)
+    group.cancel_session(former.member_id)

@@ -71,12 +71,22 @@ class Membership:
         """Whether all can follow one of these protocols."""
         return any(self._supported.get(name, 0) == len(self._by_id) for name in names)
 
-    def select_protocol(self) -> str:
-        """Each member votes for its favourite among those that all can follow."""
-        candidates = {name for name, supporters in self._supported.items() if supporters == len(self._by_id)}
+    def select_protocol(self, former: ClassicMember | None = None, member: ClassicMember | None = None) -> str:
+        """Each member votes for its favourite among those that all can follow.
+
+        With `former` and `member`, as it would be if the one took the place of the other.
+        """
+        members = [each for each in self if each is not former]
+        if member is not None:
+            members.append(member)
+        supporters: dict[str, int] = {}
+        for each in members:
+            for name, _metadata in each.protocols:
+                supporters[name] = supporters.get(name, 0) + 1
+        candidates = {name for name, count in supporters.items() if count == len(members)}
         votes: dict[str, int] = {}
-        for member in self:
-            name = member.vote(candidates)
+        for each in members:
+            name = each.vote(candidates)
             votes[name] = votes.get(name, 0) + 1
         return max(votes, key=votes.__getitem__)
 
@@ -105,19 +115,16 @@ class Membership:
         self.expected.pop(member_id, None)
         self.unsynced.pop(member_id, None)
 
-    def replace(self, former: ClassicMember, member_id: str, request: JoinGroupRequest) -> ClassicMember:
+    def replace(self, former: ClassicMember, member: ClassicMember) -> None:
         """A static member comes back as another process: what it had, it keeps."""
         leads = self.leader == former.member_id
         was_unsynced = former.member_id in self.unsynced
         self.remove(former.member_id)
-        member = former.renamed(member_id)
-        member.update(request)
         self.add(member)
         if leads:
-            self.leader = member_id
+            self.leader = member.member_id
         if was_unsynced:
-            self.unsynced[member_id] = None
-        return member
+            self.unsynced[member.member_id] = None
 
     def update(self, member: ClassicMember, request: JoinGroupRequest) -> None:
         self.count_protocols(member, -1)
