@@ -47,14 +47,14 @@ def join(group: ConsumerGroup, request: JoinGroupRequest, client: Client, pendin
         return answer(pending, join_failed(NO_MEMBER_ID, error))
     if not request.member_id and request.group_instance_id is None and client.api_version >= MEMBER_ID_REQUIRED_VERSION:
         return answer(pending, join_failed(member_id, ErrorCode.MEMBER_ID_REQUIRED))
-    try:
-        subscription = decode_subscription(request.protocols[0].metadata)
-    except DecodeError:
-        return answer(pending, join_failed(NO_MEMBER_ID, ErrorCode.UNKNOWN_SERVER_ERROR))
     records: list[GroupRecord] = []
     before = _member(group, request, member_id, records)
     if isinstance(before, ErrorCode):
         return answer(pending, join_failed(NO_MEMBER_ID, before))
+    try:
+        subscription = decode_subscription(request.protocols[0].metadata)
+    except DecodeError:
+        return answer(pending, join_failed(NO_MEMBER_ID, ErrorCode.UNKNOWN_SERVER_ERROR))
     turn = Round(group, before, records, now)
     turn.subscribe(_updated(before, request, subscription, client))
     former = group.state.static_member(request.group_instance_id)

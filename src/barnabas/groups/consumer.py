@@ -118,12 +118,13 @@ class ConsumerGroup(Group):
             return ErrorCode.UNKNOWN_MEMBER_ID
         if not transactional and member.classic is None and api_version < MEMBER_EPOCH_COMMIT_VERSION:
             return ErrorCode.UNSUPPORTED_VERSION
-        return _stale(member) if epoch > member.member_epoch else ErrorCode.NONE
+        is_behind_or_equal = epoch == member.member_epoch or 0 <= epoch < member.member_epoch
+        return ErrorCode.NONE if is_behind_or_equal else _stale(member)
 
     def check_partition_commit(self, *, member_id: str, epoch: int, topic_id: Uuid, partition: int) -> ErrorCode:
         """A member that is behind may commit what it has had since then or longer: nobody else can (KIP-1251)."""
         member = self.state.members.get(member_id)
-        if member is None or epoch < 0 or epoch == member.member_epoch:
+        if member is None or epoch == member.member_epoch:
             return ErrorCode.NONE
         since = member.assigned.get(topic_id, {}).get(partition)
         if since is None:

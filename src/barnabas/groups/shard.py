@@ -58,8 +58,6 @@ class GroupShard:
         if group is None or (group.is_empty and group.TYPE is not GroupType.CLASSIC):
             if request.member_id:
                 return answer(pending, join_failed(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
-            if not request.protocol_type or not request.protocols:
-                return answer(pending, join_failed("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             former = () if group is None else group.tombstones()
             return Outcome([*former, classic.new_group_record(request.group_id, now)], again=True)
         return group.join(request, client, pending, now)
