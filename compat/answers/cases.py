@@ -28,3 +28,4 @@ def played(name: str, address: str, run: str) -> list[str]:
 
 
 import group_cases  # noqa: E402, F401  # these fill CASES
+import transaction_cases  # noqa: E402, F401

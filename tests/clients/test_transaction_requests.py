@@ -21,6 +21,11 @@ from wire import Wire, batch, create_topic, fetch_request, produce_request
 from barnabas.errors import ErrorCode as E
 from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 
 _numbers = itertools.count(1)
 Producer = tuple[int, int]
@@ -409,6 +414,23 @@ def test_readers_are_told_what_was_aborted(wire: Wire, new_id: Callable[[], str]
             topics=[ListOffsetsTopic(name=topic, partitions=[wanted])],
         )
         assert wire.call(request, 7).topics[0].partitions[0].offset == end_offset
+
+
+def test_a_marker_is_written_once_to_a_partition_that_is_named_twice(wire: Wire, topic: str) -> None:
+    """Kafka never answers such a request."""
+    twice = WritableTxnMarkerTopic(name=topic, partition_indexes=[0, 0])
+    marker = WritableTxnMarker(producer_id=10_000_001, producer_epoch=0, topics=[twice, twice])
+    before = end_offset(wire, topic)
+    (told,) = wire.call(WriteTxnMarkersRequest(markers=[marker]), 1).markers
+    assert [(each.name, [one.partition_index for one in each.partitions]) for each in told.topics] == [(topic, [0])]
+    assert end_offset(wire, topic) == before + 1
+
+
+def end_offset(wire: Wire, topic: str) -> int:
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=-1)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
+    found: int = wire.call(request, 7).topics[0].partitions[0].offset
+    return found
 
 
 def test_markers_can_be_written_by_hand(wire: Wire, new_id: Callable[[], str], topic: str) -> None:

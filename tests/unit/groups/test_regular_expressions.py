@@ -166,3 +166,30 @@ def test_categories_over_all_of_ascii() -> None:
     ):
         expected = [each for each in ASCII if unicodedata.category(each).startswith(category)]
         assert verdict(rf"\p{{{category}}}", ASCII) == expected, category
+
+
+# What Kafka 4.3.1 answers for other ids and patterns is recorded in compat/answers/recorded.
+@pytest.mark.parametrize(
+    ("pattern", "name", "matches"),
+    [
+        ("(?i)[α-ω]+", "ΣΑΣ", True),
+        ("(?i)σ", "ς", True),
+        ("[^α-ω]+", "ΣΑΣ", True),
+        ("(?m)^a$\n^b$", "a\nb", True),
+        ("a$\nb", "a\nb", False),
+        ("a.b", "a\nb", False),
+        (r"[\W\p{Cyrillic}]+", "-ж", True),
+        (r"[^\p{Cyrillic}]+", "жук", False),
+        (r"\P{Cyrillic}+", "日本", True),
+        (r"\pC", "\U000e0080", False),  # no character at all
+    ],
+)
+def test_characters_beyond_ascii(pattern: str, name: str, matches: bool) -> None:
+    assert compile_expression(pattern).matches(name) == matches
+
+
+def test_a_large_class_costs_no_more_than_a_small_one() -> None:
+    many = "".join(chr(0x4E00 + 2 * number) for number in range(10_000))
+    expression = compile_expression(f"[{many}]+")
+    assert expression.matches(many[:100])
+    assert not expression.matches(many[:100] + chr(0x4E01))

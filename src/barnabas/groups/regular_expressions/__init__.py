@@ -6,7 +6,7 @@ pattern becomes an automaton, as in RE2, and what no automaton can do (backrefer
     expression = compile_expression("orders-[0-9]+")     raises InvalidExpression
     expression.matches("orders-7")
 
-Topic names are made of few characters, all of them ASCII: a character class is a set of these, whatever else it holds.
+Topic names are ASCII; the transactional ids that ListTransactions matches may hold any character.
 """
 
 from barnabas.groups.regular_expressions.automaton import Automaton

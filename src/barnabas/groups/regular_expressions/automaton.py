@@ -20,7 +20,7 @@ class State:
 
     def __init__(self, instructions: tuple[int, ...], before: str) -> None:
         self.instructions = instructions  # where the automaton stands, ascending; empty: no match any more
-        self.before = before  # the character before, as far as it matters: "" at the begin, else "a" or "-"
+        self.before = before  # what was before, as far as it matters: "" nothing, else "a", "-" or a newline
         self.following: dict[str, State] = {}  # by the next character
         self.accepts: bool | None = None  # whether the name may end here; None: not asked yet
 
@@ -29,10 +29,9 @@ class Automaton:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._states: dict[tuple[tuple[int, ...], str], State] = {}
-        self._looks_at_words = any(
-            isinstance(each, Check) and each.boundary in (Boundary.WORD, Boundary.NOT_WORD)
-            for each in program.instructions
-        )
+        boundaries = {each.boundary for each in program.instructions if isinstance(each, Check)}
+        self._looks_at_words = not boundaries.isdisjoint((Boundary.WORD, Boundary.NOT_WORD))
+        self._looks_at_lines = Boundary.BEGIN_OF_LINE in boundaries
         self.start = State((program.start,), "")
         self.work = 0  # instructions looked at so far
 
@@ -53,9 +52,11 @@ class Automaton:
         targets = set()
         for number in self._closure(state, character):
             instruction = instructions[number]
-            if isinstance(instruction, Take) and character in instruction.characters:
+            if isinstance(instruction, Take) and instruction.characters.has(character):
                 targets.add(instruction.target)
         before = "a" if self._looks_at_words and character in WORD else "-"
+        if self._looks_at_lines and character == "\n":
+            before = "\n"
         key = (tuple(sorted(targets)), before)
         found = self._states.get(key)
         if found is None:
@@ -106,6 +107,10 @@ def _holds(boundary: Boundary, before: str, after: str) -> bool:
             return not before
         case Boundary.END:
             return not after
+        case Boundary.BEGIN_OF_LINE:
+            return before in ("", "\n")
+        case Boundary.END_OF_LINE:
+            return after in ("", "\n")
         case Boundary.WORD:
             return (before in WORD) != (after in WORD)
         case Boundary.NOT_WORD:

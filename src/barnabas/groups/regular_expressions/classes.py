@@ -1,8 +1,10 @@
-"""Named sets of characters, as far as ASCII goes: topic names have fewer, transactional ids may have all of it.
+"""Named sets of characters: which characters of ASCII each has, and of which kind any other character is.
 
 Always holds: a name that RE2 knows is here, even where no character of ASCII is of that kind: `\\p{Greek}` is a valid
 pattern that matches no topic.
 """
+
+import unicodedata
 
 CHARACTERS = frozenset(chr(number) for number in range(128))
 
@@ -94,8 +96,14 @@ def both_cases(characters: frozenset[str]) -> frozenset[str]:
     return frozenset(each for character in characters for each in (character.lower(), character.upper()))
 
 
-# Beyond ASCII, two characters are another case of a letter of topic names: the long s, and the Kelvin sign.
-_OTHER_CASES = {"s": "\u017f", "S": "\u017f", "k": "\u212a", "K": "\u212a"}
+# Letters that have more cases than two, or whose other case Python writes as several characters.
+_LARGER_ORBITS = (
+    "Kk\u212a Ss\u017f \xb5\u039c\u03bc \xc5\xe5\u212b \xdf\u1e9e \u01c4\u01c5\u01c6 \u01c7\u01c8\u01c9 "
+    "\u01ca\u01cb\u01cc \u01f1\u01f2\u01f3 \u0345\u0399\u03b9\u1fbe \u0392\u03b2\u03d0 \u0395\u03b5\u03f5 "
+    "\u0398\u03b8\u03d1\u03f4 \u039a\u03ba\u03f0 \u03a0\u03c0\u03d6 \u03a1\u03c1\u03f1 \u03a3\u03c2\u03c3 "
+    "\u03a6\u03c6\u03d5 \u03a9\u03c9\u2126 \u1e60\u1e61\u1e9b"
+)
+LARGER_ORBITS = {each: orbit for orbit in _LARGER_ORBITS.split() for each in orbit}
 
 
 def between(first: str, last: str, fold_case: bool) -> frozenset[str]:
@@ -105,5 +113,40 @@ def between(first: str, last: str, fold_case: bool) -> frozenset[str]:
     return frozenset(
         each
         for each in CHARACTERS
-        if any(first <= case <= last for case in (each.lower(), each.upper(), _OTHER_CASES.get(each, each)))
+        if any(first <= case <= last for case in LARGER_ORBITS.get(each, (each.lower(), each.upper())))
     )
+
+
+# Beyond ASCII
+
+
+def _is_category(name: str) -> bool:
+    return len(name) <= 2 and name != "Yi"
+
+
+_UNASSIGNED = "Cn"  # which RE2 counts to no category
+_SCRIPTS_BY_NAME = {
+    name.upper().replace("_", " "): name for name in (*_EMPTY_CLASSES, "Latin") if not _is_category(name)
+}
+_SCRIPTS_BY_NAME["CJK"] = "Han"
+_WORDS_MAX = 3  # in the name of a script
+
+
+def is_of_kind(character: str, name: str) -> bool:
+    """Whether RE2's class of this name has the character, which is not of ASCII."""
+    if name == "Any":
+        return True
+    if _is_category(name):
+        category = unicodedata.category(character)
+        return category.startswith(name) and category != _UNASSIGNED
+    return script(character) == name
+
+
+def script(character: str) -> str:
+    """By the character's name: Python has no table of scripts."""
+    words = unicodedata.name(character, "").replace("-", " ").split()
+    for count in range(_WORDS_MAX, 0, -1):
+        found = _SCRIPTS_BY_NAME.get(" ".join(words[:count]))
+        if found is not None:
+            return found
+    return "Inherited" if unicodedata.category(character) in ("Mn", "Me") else "Common"

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from enum import Enum
 
+from barnabas.groups.regular_expressions.character_sets import CharacterSet
+
 # A tree may not be higher: what walks it does so by recursion. The number is far above any pattern that people write.
 HEIGHT_MAX = 250
 # Instructions of the whole program. `.{0,1000}`, the largest repetition that RE2 has, takes half of it.
@@ -18,6 +20,8 @@ class Boundary(Enum):
 
     BEGIN = "begin of the name"
     END = "end of the name"
+    BEGIN_OF_LINE = "begin of a line"
+    END_OF_LINE = "end of a line"
     WORD = "word boundary"
     NOT_WORD = "no word boundary"
 
@@ -41,7 +45,7 @@ class Characters(Node):
 
     __slots__ = ("characters",)
 
-    def __init__(self, characters: frozenset[str]) -> None:
+    def __init__(self, characters: CharacterSet) -> None:
         super().__init__(1, 1)
         self.characters = characters
 

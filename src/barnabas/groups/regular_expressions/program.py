@@ -8,6 +8,7 @@ MATCHED                     instruction 0: the end
 
 from typing import NamedTuple
 
+from barnabas.groups.regular_expressions.character_sets import CharacterSet
 from barnabas.groups.regular_expressions.nodes import (
     SIZE_MAX,
     Assertion,
@@ -23,7 +24,7 @@ MATCHED = 0
 
 
 class Take(NamedTuple):
-    characters: frozenset[str]
+    characters: CharacterSet
     target: int
 
 

@@ -10,9 +10,10 @@ repeats. Whether a repeat is greedy, and what a group has caught, makes no diffe
 """
 
 from string import ascii_letters, digits, hexdigits, octdigits
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
-from barnabas.groups.regular_expressions import classes
+from barnabas.groups.regular_expressions import character_sets, classes
+from barnabas.groups.regular_expressions.character_sets import CharacterSet
 from barnabas.groups.regular_expressions.nodes import (
     Assertion,
     Boundary,
@@ -30,6 +31,7 @@ REPEAT_MAX = 1000
 _ALPHANUMERIC = frozenset(ascii_letters + digits)
 _CONTROL = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _BOUNDARIES = {"A": Boundary.BEGIN, "z": Boundary.END, "b": Boundary.WORD, "B": Boundary.NOT_WORD}
+_FLAGS = {"i": "fold_case", "m": "multi_line", "s": "dot_all", "U": None}
 _SIMPLE_REPEATS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 
@@ -37,13 +39,19 @@ def parse(pattern: str) -> Node:
     return _Parser(pattern).parse()
 
 
+class _Flags(NamedTuple):
+    fold_case: bool = False  # i
+    multi_line: bool = False  # m: ^ and $ hold at each line
+    dot_all: bool = False  # s: the dot takes a newline as well
+
+
 class _Group:
     """An open parenthesis: the options before the last vertical bar, and the parts since."""
 
-    __slots__ = ("fold_case", "options", "parts")
+    __slots__ = ("flags", "options", "parts")
 
-    def __init__(self, fold_case: bool) -> None:
-        self.fold_case = fold_case  # as it was outside
+    def __init__(self, flags: _Flags) -> None:
+        self.flags = flags  # as they were outside
         self.options: list[Node] = []
         self.parts: list[Node] = []
 
@@ -60,8 +68,8 @@ class _Parser:
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
         self.position = 0
-        self.fold_case = False
-        self.open = [_Group(False)]  # the innermost last; the first is the whole pattern
+        self.flags = _Flags()
+        self.open = [_Group(self.flags)]  # the innermost last; the first is the whole pattern
         self.names: set[str] = set()  # of groups
         self.repeated = False  # whether the last thing read was a repeat
 
@@ -118,11 +126,12 @@ class _Parser:
             case "|":
                 self.open[-1].close_option()
             case "^":
-                self._add(Assertion(Boundary.BEGIN))
+                self._add(Assertion(Boundary.BEGIN_OF_LINE if self.flags.multi_line else Boundary.BEGIN))
             case "$":
-                self._add(Assertion(Boundary.END))
+                self._add(Assertion(Boundary.END_OF_LINE if self.flags.multi_line else Boundary.END))
             case ".":
-                self._add(Characters(classes.CHARACTERS))
+                dot = character_sets.EVERYTHING if self.flags.dot_all else character_sets.ALL_BUT_NEWLINE
+                self._add(Characters(dot))
             case "[":
                 self._add(Characters(self._bracket(start)))
             case "*" | "+" | "?" as sign:
@@ -142,13 +151,13 @@ class _Parser:
         self.open[-1].parts.append(node)
 
     def _literal(self, character: str) -> None:
-        self._add(Characters(classes.between(character, character, self.fold_case)))
+        self._add(Characters(character_sets.between(character, character, fold_case=self.flags.fold_case)))
 
     # Groups
 
     def _open_group(self, start: int) -> None:
         if not self.skip("?"):
-            self.open.append(_Group(self.fold_case))
+            self.open.append(_Group(self.flags))
         elif self.skip("P<") or self.skip("<"):
             name = self.take_until(">")
             if not name or not set(name) <= _ALPHANUMERIC | {"_"}:
@@ -156,24 +165,25 @@ class _Parser:
             if name in self.names:
                 self.fail("two groups have one name", start)
             self.names.add(name)
-            self.open.append(_Group(self.fold_case))
+            self.open.append(_Group(self.flags))
         else:
             self._flags(start)
 
     def _flags(self, start: int) -> None:
-        """Only `i` matters to topic names: they have no lines, and greed changes nothing."""
-        fold_case, value, seen, negated = self.fold_case, True, False, False
+        """Whether repeats are greedy (`U`) makes no difference."""
+        flags, value, seen, negated = self.flags, True, False, False
         while self.more:
             character = self.take()
-            if character in "imsU":
+            if character in _FLAGS:
                 seen = True
-                fold_case = value if character == "i" else fold_case
+                name = _FLAGS[character]
+                flags = flags if name is None else flags._replace(**{name: value})
             elif character == "-" and not negated:
                 value, seen, negated = False, False, True
             elif character in ":)" and (seen or not negated):
                 if character == ":":
-                    self.open.append(_Group(self.fold_case))
-                self.fold_case = fold_case
+                    self.open.append(_Group(self.flags))
+                self.flags = flags
                 return
             else:
                 break
@@ -183,7 +193,7 @@ class _Parser:
         if len(self.open) == 1:
             raise InvalidExpression("a parenthesis is closed that was never opened")
         group = self.open.pop()
-        self.fold_case = group.fold_case
+        self.flags = group.flags
         self._add(group.close())
 
     # Repeats
@@ -229,7 +239,7 @@ class _Parser:
             else:
                 self._literal(self._character_escape(start))
 
-    def _class_escape(self, start: int) -> frozenset[str] | None:
+    def _class_escape(self, start: int) -> CharacterSet | None:
         """What \\d, \\pL and their like stand for. None, and nothing taken, where the escape is of another kind."""
         letter = self.peek()
         if letter and letter in "pP":
@@ -239,20 +249,19 @@ class _Parser:
         if group is None:
             return None
         self.take()
-        return self._named(group, negated=letter.isupper())
+        return self._named(group, None, negated=letter.isupper())
 
-    def _unicode_class(self, start: int, negated: bool) -> frozenset[str]:
+    def _unicode_class(self, start: int, negated: bool) -> CharacterSet:
         name = self.take_until("}") if self.skip("{") else self.take() if self.more else None
         if name is not None and name.startswith("^"):
             name, negated = name[1:], not negated
         group = None if name is None else classes.unicode_class(name)
         if group is None:
             self.fail("there is no such class", start)
-        return self._named(group, negated)
+        return self._named(group, name, negated=negated)
 
-    def _named(self, group: frozenset[str], negated: bool) -> frozenset[str]:
-        folded = classes.both_cases(group) if self.fold_case else group
-        return classes.complement(folded) if negated else folded
+    def _named(self, group: frozenset[str], kind: str | None, *, negated: bool) -> CharacterSet:
+        return character_sets.named(group, kind, fold_case=self.flags.fold_case, negated=negated)
 
     def _character_escape(self, start: int) -> str:
         if not self.more:
@@ -284,25 +293,25 @@ class _Parser:
 
     # Brackets
 
-    def _bracket(self, start: int) -> frozenset[str]:
+    def _bracket(self, start: int) -> CharacterSet:
         negated = self.skip("^")
-        found: frozenset[str] = frozenset()
+        found: list[CharacterSet] = []
         first = True
         while first or self.peek() != "]":
             first = False
-            found |= self._bracket_part(start)
+            found.append(self._bracket_part(start))
         self.take()
-        return classes.complement(found) if negated else found
+        return character_sets.union(found, negated=negated)
 
-    def _bracket_part(self, start: int) -> frozenset[str]:
+    def _bracket_part(self, start: int) -> CharacterSet:
         part_start = self.position
         if self.skip("[:"):
             name = self.take_until(":]")
             if name is not None:
-                group = classes.POSIX.get(name.removeprefix("^"))
-                if group is None:
+                of_ascii = classes.POSIX.get(name.removeprefix("^"))
+                if of_ascii is None:
                     self.fail("there is no such class", part_start)
-                return self._named(group, negated=name.startswith("^"))
+                return self._named(of_ascii, None, negated=name.startswith("^"))
             self.position = part_start
         if self.skip("\\"):
             group = self._class_escape(part_start)
@@ -315,7 +324,7 @@ class _Parser:
             high = self._bracket_character(start)
             if high < low:
                 self.fail("a range ends before it begins", part_start)
-        return classes.between(low, high, self.fold_case)
+        return character_sets.between(low, high, fold_case=self.flags.fold_case)
 
     def _bracket_character(self, start: int) -> str:
         if not self.more:

@@ -17,11 +17,13 @@ from barnabas.protocol.record_batch import read_header
 from barnabas.protocol.special_numbers import ACKS_ALL
 from barnabas.server.replicas import leader_hints
 from barnabas.server.replicas.commit_wait import Commit
-from barnabas.types import ProducerId, TopicPartition
+from barnabas.types import NO_PRODUCER_EPOCH, ProducerId, TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
     from barnabas.server.coordinators.group_shard import LedShard
+
+NO_COORDINATOR_EPOCH = -1  # of a producer that has no marker yet: any later one is newer
 
 
 class Marker(NamedTuple):
@@ -37,8 +39,9 @@ def append(broker: Broker, name: TopicPartition, marker: Marker) -> tuple[ErrorC
     partition = broker.partitions.get(*name)
     if partition is None:
         return leader_hints.missing(broker.controller.image, *name), None
-    if marker.producer_id < 0 or marker.producer_epoch < 0:
-        return ErrorCode.UNKNOWN_SERVER_ERROR, None  # of nobody: as Kafka, which cannot write that
+    error = _check_numbers(marker)
+    if error != ErrorCode.NONE:
+        return error, None
     groups: LedShard | None = None
     if name.topic == OFFSETS_TOPIC:
         groups = broker.groups.shards.get(name.partition)
@@ -65,3 +68,14 @@ def append(broker: Broker, name: TopicPartition, marker: Marker) -> tuple[ErrorC
     if groups is not None:
         groups.transaction_ended(marker.producer_id, committed=marker.committed)
     return ErrorCode.NONE, partition.committed(info.end_offset)
+
+
+def _check_numbers(marker: Marker) -> ErrorCode:
+    """Numbers that nobody has. The errors are Kafka's, which finds them by how it writes the batch."""
+    if marker.producer_id < 0 or marker.producer_epoch == NO_PRODUCER_EPOCH:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    if marker.producer_epoch < NO_PRODUCER_EPOCH:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if marker.coordinator_epoch < NO_COORDINATOR_EPOCH:
+        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    return ErrorCode.NONE

@@ -180,14 +180,16 @@ class MarkerSender:
         response: WriteTxnMarkersResponse = await peer.request(request, REQUEST_TIMEOUT_MS)
         if self._closed:
             return
-        for (sending, partitions), result in zip(batch.items(), response.markers, strict=True):
-            errors = {
-                TopicPartition(topic.name, each.partition_index): ErrorCode(each.error_code)
-                for topic in result.topics
-                for each in topic.partitions
-            }
+        errors = {
+            (result.producer_id, topic.name, each.partition_index): ErrorCode(each.error_code)
+            for result in response.markers
+            for topic in result.topics
+            for each in topic.partitions
+        }
+        for sending, partitions in batch.items():
             for name in partitions:
-                self._answered(sending, name, errors.get(name, ErrorCode.UNKNOWN_SERVER_ERROR))
+                error = errors.get((sending.markers.producer_id, *name), ErrorCode.UNKNOWN_SERVER_ERROR)
+                self._answered(sending, name, error)
             if not sending.remaining:
                 self._complete(sending)
 

@@ -2,7 +2,8 @@
 transaction; from version 4 on as brokers ask it, for many at once: to add them for a producer of transaction version 2,
 or only to verify that they belong to it (KIP-890).
 
-Where one partition does not exist, none is added and the others are told OPERATION_NOT_ATTEMPTED.
+Where one partition does not exist, none is added and the others are told OPERATION_NOT_ATTEMPTED; likewise where a
+producer names an internal topic, which is TOPIC_AUTHORIZATION_FAILED. Brokers may: offsets of a transaction go there.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordination.outcome import Producer
 from barnabas.errors import ErrorCode
+from barnabas.metadata import topic_names
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -63,10 +65,14 @@ def _transactions(request: AddPartitionsToTxnRequest, version: int) -> list[AddP
 def _add(broker: Broker, transaction: AddPartitionsToTxnTransaction, version: int) -> Result:
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     image = broker.controller.image
-    missing = [each for each in partitions if image.partition(each.topic, each.partition) is None]
-    if missing:
-        errors = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        errors.update(dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    refused: dict[TopicPartition, ErrorCode] = {}
+    for each in partitions:
+        if version < BATCHED_VERSION and topic_names.is_internal(each.topic):
+            refused[each] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif image.partition(each.topic, each.partition) is None:
+            refused[each] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if refused:
+        errors = {**dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED), **refused}
         return transaction_membership.result(transaction.transactional_id, errors)
     return transaction_membership.ask_here(
         broker,

@@ -2,8 +2,8 @@
 version 1 on by how long ago their transaction began, from version 2 on by a regular expression in RE2's syntax that the
 whole id must match. An id without a transaction has gone on for ever, as in Kafka.
 
-While a part of them is loaded, COORDINATOR_LOAD_IN_PROGRESS. Differs from Kafka: a character of an id that is not ASCII
-matches no class.
+While a part of them is loaded, COORDINATOR_LOAD_IN_PROGRESS. Differs from Kafka: which script a character beyond ASCII
+belongs to, as in `\\p{Greek}`, is told by its Unicode name, and a few characters differ.
 """
 
 from __future__ import annotations
