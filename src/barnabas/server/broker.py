@@ -1,7 +1,7 @@
 """One broker: builds its parts, starts them in order, and stops them in the reverse one. Reads top to bottom.
 
-Always holds: nothing is served before the metadata is replayed and every log is open. The world comes in by `runtime`,
-so the same class runs on a machine, in memory, and in a simulation.
+Always holds: nothing is served before the metadata is replayed and every log is open; voters are answered meanwhile.
+The world comes in by `runtime`, so the same class runs on a machine, in memory, and in a simulation.
 """
 
 import asyncio
@@ -37,6 +37,7 @@ from barnabas.server.replicas.fetcher import Fetchers
 from barnabas.server.replicas.log_cleaner import LogCleaner
 from barnabas.server.replicas.log_directory import LogDirectory
 from barnabas.server.replicas.maintenance import Maintenance
+from barnabas.server.replicas.partition import Partition
 from barnabas.server.replicas.partitions import Partitions
 from barnabas.server.replicas.replica_fetch import ReplicaSessions
 from barnabas.server.supervisor import Supervisor
@@ -89,6 +90,7 @@ class Broker:
             supervisor=self.supervisor,
             fetchers=self.fetchers,
             in_sync_changes=self.in_sync_changes,
+            on_opened=self._opened,
             on_failure=self._failed,
         )
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.random)
@@ -146,7 +148,8 @@ class Broker:
         except BaseException:
             self.controller_acceptor.close()
             self.acceptor.close()
-            self.directory.close(clean=False)
+            await self.partitions.stop()
+            await self.directory.close(clean=False)
             raise
         self.leader_elections.start()
         if quorum_setup.is_broker(self.config):
@@ -185,19 +188,21 @@ class Broker:
         await self.controller.stop()
         self.controller_acceptor.close()
         self.peers.close()
+        await self.partitions.stop()
         logs = self.partitions.logs()
         for partition in self.partitions:
             partition.close()
         all_closed = await self._close_logs(list(logs.values()))
         await self.supervisor.stop()
         try:
-            self.directory.write_checkpoints(logs)
-            self.directory.write_high_watermarks(logs)
+            await self.directory.write_checkpoints(self.partitions)
+            await self.directory.write_high_watermarks(self.partitions)
         except OSError as error:
             logger.error("%s: checkpoints cannot be written: %s", self.directory.path, error)
             all_closed = False
-        clean = all_closed and not self.failed.done()
-        self.directory.close(clean=clean, broker_epoch=self.lifecycle.epoch)
+        unrecovered = not self.directory.was_clean and bool(self.partitions.unopened)
+        clean = all_closed and not unrecovered and not self.failed.done()
+        await self.directory.close(clean=clean, broker_epoch=self.lifecycle.epoch)
         logger.info("node %d stopped", self.node_id)
 
     async def _close_logs(self, logs: list[Log]) -> bool:
@@ -263,6 +268,10 @@ class Broker:
         self.partitions.apply(delta, image)
         self.groups.apply(delta, image)
         self.transactions.apply(delta, image)
+
+    def _opened(self, partition: Partition, image: MetadataImage) -> None:
+        self.groups.opened(partition, image)
+        self.transactions.opened(partition, image)
 
     def _reconfigure(self, image: MetadataImage) -> None:
         """What is set for this broker wins over what is set for all, and that over the file."""

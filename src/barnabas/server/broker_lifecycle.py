@@ -150,6 +150,7 @@ class BrokerLifecycle:
             broker_id=self._broker.node_id,
             broker_epoch=self.epoch,
             current_metadata_offset=self._reported_offset,
+            want_fence=not self._broker.partitions.has_opened,  # who cannot read its logs must not lead
             want_shut_down=self._wants_shutdown,
         )
         try:

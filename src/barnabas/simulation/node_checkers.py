@@ -239,7 +239,10 @@ class RecoveryPointIsSynced(Checker):
 
 
 def unsynced_offsets(node: SimulatedNode, segment: Segment) -> list[Offset]:
-    """Of the writes that a loss of power would undo, or of a file that it would: the first offset of each."""
+    """Of the writes that a loss of power would undo, or of a file that it would: the first offset of each.
+
+    A compacted segment whose swap is not synced yet may be left as `.swap`; recovery finishes that.
+    """
     if segment.size_bytes == 0:
         return []
     writes = node.disk.unsynced_writes(segment.log_path)

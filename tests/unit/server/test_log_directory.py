@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
 
 import pytest
 from log_fixtures import append, topic_config
@@ -21,17 +22,42 @@ NAME = TopicPartition("t", 0)
 TOPIC_ID = b"0123456789abcdef"
 
 
+T = TypeVar("T")
+
+
+class OneLog:
+    """A directory in which one log is open."""
+
+    unopened = ()
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def logs(self) -> dict[TopicPartition, Log]:
+        return {NAME: self._log}
+
+
 @pytest.fixture
-def runtime() -> Iterator[Runtime]:
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop = asyncio.new_event_loop()
-    yield system_runtime(loop, MemoryDisk())
+    asyncio.set_event_loop(loop)
+    yield loop
     loop.close()
+
+
+@pytest.fixture
+def runtime(loop: asyncio.AbstractEventLoop) -> Runtime:
+    return system_runtime(loop, MemoryDisk())
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.get_event_loop().run_until_complete(work)
 
 
 def opened(runtime: Runtime) -> tuple[LogDirectory, Log]:
     directory = LogDirectory(runtime, PATH)
     directory.open()
-    return directory, directory.open_log(NAME, TOPIC_ID, topic_config(), 86_400_000)
+    return directory, run(directory.open_log(NAME, TOPIC_ID, topic_config(), 86_400_000))
 
 
 def with_records(runtime: Runtime, *, clean: bool, count: int = 3) -> None:
@@ -39,9 +65,9 @@ def with_records(runtime: Runtime, *, clean: bool, count: int = 3) -> None:
     for _ in range(count):
         append(log)
     log.close()
-    directory.write_checkpoints({NAME: log})
-    directory.write_high_watermarks({NAME: log})
-    directory.close(clean=clean)
+    run(directory.write_checkpoints(OneLog(log)))
+    run(directory.write_high_watermarks(OneLog(log)))
+    run(directory.close(clean=clean))
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -63,8 +89,8 @@ def test_offsets_that_cannot_be_read_are_named_and_done_without(
     directory, log = opened(runtime)
     assert log.log_end_offset == 3
     assert name in caplog.text
-    directory.write_checkpoints({NAME: log})  # and the file is written anew
-    directory.close(clean=False)
+    run(directory.write_checkpoints(OneLog(log)))  # and the file is written anew
+    run(directory.close(clean=False))
 
 
 def test_a_log_of_another_topic_is_set_aside_and_named(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:

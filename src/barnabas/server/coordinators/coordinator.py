@@ -69,6 +69,11 @@ class Coordinator(ABC, Generic[L]):
                 for partition, state in change.partitions.items():
                     self._led_by(partition, state.leader, image)
 
+    def opened(self, partition: Partition, image: MetadataImage) -> None:
+        """Its log is open; the metadata that made this broker lead it was applied before."""
+        if partition.name.topic == self.TOPIC:
+            self._led_by(partition.name.partition, partition.leader_id, image)
+
     def _led_by(self, partition: int, leader: int, image: MetadataImage) -> None:
         known = self.shards.get(partition)
         if leader == self._broker.node_id:
@@ -79,7 +84,8 @@ class Coordinator(ABC, Generic[L]):
 
     def _lead(self, partition: int, image: MetadataImage) -> None:
         led = self._broker.partitions.get(self.TOPIC, partition)
-        assert led is not None, "partitions are opened before their coordinators"
+        if led is None:
+            return  # its log is still being opened: `opened` follows
         shard = self.shards[partition] = self._open(led, image)
         self._to_load.append(shard)
         if not is_running(self._load_task):

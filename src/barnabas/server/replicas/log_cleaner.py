@@ -107,12 +107,14 @@ class LogCleaner:
         log, broker = partition.log, self._broker
         now_ms = broker.runtime.clock.now_ms()
         part = cleanable_part(log, now_ms)
+        cuts = log.swap.cuts
         if log.recovery_point < part.end_offset and not await partition.sync():
             return False
-        if partition.closed or log.recovery_point < part.end_offset:
-            return False
         if broker.directory.written_recovery_point(partition.name) < part.end_offset:
-            broker.directory.write_checkpoints(broker.partitions.logs())
+            await broker.directory.write_checkpoints(broker.partitions)
+        is_written = broker.directory.written_recovery_point(partition.name) >= part.end_offset
+        if partition.closed or log.swap.cuts != cuts or not is_written:
+            return False
         cleaning = Cleaning(log, part, self._buffers(), now_ms)
         cleaned = await self._swap_all(partition, cleaning)
         if cleaned is None or not await partition.sync():
@@ -120,7 +122,7 @@ class LogCleaner:
         if not cleaning.is_current:
             return False
         log.swap.cleaned_offset = cleaned.end_offset
-        broker.directory.write_cleaned_offsets(broker.partitions.logs())
+        await broker.directory.write_cleaned_offsets(broker.partitions)
         logger.info(
             "%s: compacted from %d to %d: %d records in %d bytes are now %d bytes",
             partition.name,

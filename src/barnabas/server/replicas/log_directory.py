@@ -14,17 +14,21 @@ Always holds: one process at a time. The clean-shutdown file is removed before a
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Protocol
 
 from barnabas.config.topic import TopicConfig
 from barnabas.log import checkpoint
-from barnabas.log.checkpoint import CheckpointError, MetaProperties
+from barnabas.log.checkpoint import MetaProperties
 from barnabas.log.log import Log
 from barnabas.log.open_segments import OpenSegments
 from barnabas.log.recovery import read_topic_id
 from barnabas.log.segment import LOG_SUFFIX
 from barnabas.metadata.ids import new_uuid
+from barnabas.runtime.exclusive import ExclusiveCalls
 from barnabas.runtime.interfaces import Lock, Runtime
+from barnabas.server.replicas.offsets_file import Offsets, OffsetsFile
 from barnabas.types import Offset, TopicPartition, Uuid, uuid_text
 
 logger = logging.getLogger(__name__)
@@ -33,6 +37,16 @@ LOCK_FILE_NAME = ".lock"
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 NAME_BYTES_MAX = 255  # what file systems allow
+
+
+class Logs(Protocol):
+    """What checkpoints tell of. Asked when a file is written, because that may have to wait."""
+
+    def logs(self) -> Mapping[TopicPartition, Log]: ...
+
+    @property
+    def unopened(self) -> Collection[TopicPartition]:
+        """Those of this broker that are not open yet: what the files say about them is kept."""
 
 
 class DirectoryInUse(Exception):
@@ -54,11 +68,19 @@ class LogDirectory:
         self.clean_broker_epoch = -1  # and the epoch in which it did; -1 where it did not
         self._runtime = runtime
         self._lock: Lock | None = None
-        # As they stand in the files, also of logs that are gone since they were written.
-        self._recovery_points: dict[TopicPartition, Offset] = {}
-        self._log_start_offsets: dict[TopicPartition, Offset] = {}
-        self._high_watermarks: dict[TopicPartition, Offset] = {}
-        self._cleaned_offsets: dict[TopicPartition, Offset] = {}
+        # They name also logs that are gone since they were written.
+        self._recovery_points = OffsetsFile(runtime, self._file(checkpoint.RECOVERY_POINT_FILE_NAME))
+        self._log_start_offsets = OffsetsFile(runtime, self._file(checkpoint.LOG_START_OFFSET_FILE_NAME))
+        self._high_watermarks = OffsetsFile(runtime, self._file(checkpoint.HIGH_WATERMARK_FILE_NAME))
+        self._cleaned_offsets = OffsetsFile(runtime, self._file(checkpoint.CLEANER_OFFSET_FILE_NAME))
+        self._offsets_files = (
+            self._recovery_points,
+            self._log_start_offsets,
+            self._high_watermarks,
+            self._cleaned_offsets,
+        )
+        self._unsynced_deletions = 0
+        self._syncs = ExclusiveCalls()
         self._open_segments = OpenSegments()  # of all logs together, which bounds the descriptors
 
     # Start and end
@@ -76,10 +98,8 @@ class LogDirectory:
             self.clean_broker_epoch = checkpoint.decode_clean_shutdown(disk.read_bytes(clean_file))
             disk.remove(clean_file)
             disk.sync_directory(self.path)
-        self._recovery_points = self._read_offsets(checkpoint.RECOVERY_POINT_FILE_NAME)
-        self._log_start_offsets = self._read_offsets(checkpoint.LOG_START_OFFSET_FILE_NAME)
-        self._high_watermarks = self._read_offsets(checkpoint.HIGH_WATERMARK_FILE_NAME)
-        self._cleaned_offsets = self._read_offsets(checkpoint.CLEANER_OFFSET_FILE_NAME)
+        for file in self._offsets_files:
+            file.read()
         self._remove_deleted()
 
     @property
@@ -105,138 +125,157 @@ class LogDirectory:
         disk.write_atomically(path, checkpoint.encode_meta_properties(made))
         return made
 
-    def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
+    async def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
         """`clean` says that every log was flushed and closed: the next start then recovers nothing."""
-        disk = self._runtime.disk
+        for file in self._offsets_files:
+            await file.close()
+        await self._syncs.ended()
         if clean:
             path = self._file(checkpoint.CLEAN_SHUTDOWN_FILE_NAME)
-            disk.write_atomically(path, checkpoint.encode_clean_shutdown(broker_epoch))
+            data = checkpoint.encode_clean_shutdown(broker_epoch)
+            await self._runtime.offload(partial(self._runtime.disk.write_atomically, path, data))
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     # Logs
 
-    def open_log(
+    def make_log(
+        self, name: TopicPartition, topic_id: Uuid, config: TopicConfig, producer_id_expiration_ms: int
+    ) -> Log | None:
+        """A new log: a few empty files, made at once. None where there are files of that name, or offsets in a
+        checkpoint; `open_log` deals with these."""
+        if any(name in file.offsets for file in self._offsets_files):
+            return None
+        if self._runtime.disk.exists(self._file(name.directory_name)):
+            return None
+        return self._load(name, topic_id, config, producer_id_expiration_ms, is_identified=False)
+
+    async def open_log(
         self, name: TopicPartition, topic_id: Uuid, config: TopicConfig, producer_id_expiration_ms: int
     ) -> Log:
         """Opens the partition's log, or makes it; recovers it first where the last end was not a clean one."""
-        disk = self._runtime.disk
+        offload = self._runtime.offload
+        log = await offload(partial(self._load_existing, name, topic_id, config, producer_id_expiration_ms))
+        if log is None:
+            # What was written down about a log that is gone must not be taken for that of a new one of the same name.
+            for file in self._offsets_files:
+                await file.forget(name)
+            log = await offload(
+                partial(self._load, name, topic_id, config, producer_id_expiration_ms, is_identified=False)
+            )
+        return log
+
+    def _load_existing(
+        self, name: TopicPartition, topic_id: Uuid, config: TopicConfig, producer_id_expiration_ms: int
+    ) -> Log | None:
+        """None where there is nothing of this topic."""
         directory = self._file(name.directory_name)
-        exists = disk.exists(directory)
-        known_id = read_topic_id(disk, directory) if exists else None
-        if exists and self._is_stray(directory, known_id, topic_id):
+        if not self._runtime.disk.exists(directory):
+            return None
+        known_id = read_topic_id(self._runtime.disk, directory)
+        if self._is_stray(directory, known_id, topic_id):
             # As a rule, a topic of the same name that was deleted meanwhile.
             aside = self._set_aside(name.directory_name, STRAY_SUFFIX)
+            self._runtime.disk.sync_directory(self.path)
             logger.warning("%s does not belong to topic %s: kept as %s", directory, uuid_text(topic_id), aside)
-            exists, known_id = False, None
-        if not exists:
-            self._forget_offsets(name)
-            disk.make_directories(directory)
+            return None
+        return self._load(name, topic_id, config, producer_id_expiration_ms, is_identified=known_id is not None)
+
+    def _load(
+        self,
+        name: TopicPartition,
+        topic_id: Uuid,
+        config: TopicConfig,
+        producer_id_expiration_ms: int,
+        *,
+        is_identified: bool,
+    ) -> Log:
+        """On any thread."""
+        directory = self._file(name.directory_name)
+        self._runtime.disk.make_directories(directory)
         log = Log.open(
-            disk,
+            self._runtime.disk,
             directory,
             config,
             self._runtime.clock.now_ms(),
-            recovery_point=self._recovery_points.get(name, 0),
-            log_start_offset=self._log_start_offsets.get(name, 0),
+            recovery_point=self._recovery_points.offsets.get(name, 0),
+            log_start_offset=self._log_start_offsets.offsets.get(name, 0),
             clean_shutdown=self.was_clean,
             topic_id=topic_id,
-            is_identified=known_id is not None,
+            is_identified=is_identified,
             open_segments=self._open_segments,
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
-        log.swap.cleaned_offset = self._cleaned_offsets.get(name, 0)
+        log.swap.cleaned_offset = self._cleaned_offsets.offsets.get(name, 0)
         tell_of_cut(log)
         return log
 
     def high_watermark(self, name: TopicPartition) -> Offset:
         """As it was last written down; 0 where it never was."""
-        return self._high_watermarks.get(name, 0)
+        return self._high_watermarks.offsets.get(name, 0)
 
     def delete_log(self, name: TopicPartition) -> str:
-        """Takes the log out of the way at once; its files go with `remove`, given the path that this returns."""
+        """Takes the log out of the way at once; its files go with `remove`, given the path that this returns.
+
+        A crash before `sync_deletions` may bring it back, as a log that belongs to no topic of the cluster.
+        """
+        self._unsynced_deletions += 1
         return self._set_aside(name.directory_name, DELETE_SUFFIX)
 
-    def remove(self, path: str) -> None:
-        self._runtime.disk.remove_directory(path)
+    async def sync_deletions(self) -> None:
+        """One sync for all of them."""
+        while self._unsynced_deletions:
+            self._unsynced_deletions = 0
+            await self._syncs.run(self._runtime.offload, partial(self._runtime.disk.sync_directory, self.path))
+
+    async def remove(self, path: str) -> None:
+        await self._runtime.offload(partial(self._runtime.disk.remove_directory, path))
 
     def set_aside_strays(self, known: set[str]) -> None:
         """Partitions that the cluster no longer gives to this broker: kept, under a name that nobody opens."""
         disk = self._runtime.disk
         for entry in disk.list_directory(self.path):
             if entry not in known and not entry.endswith((STRAY_SUFFIX, DELETE_SUFFIX)) and self._holds_log(entry):
+                self._unsynced_deletions += 1
                 aside = self._set_aside(entry, STRAY_SUFFIX)
                 logger.warning("%s belongs to no topic of this cluster: kept as %s", self._file(entry), aside)
 
     # Checkpoints
 
-    def write_checkpoints(self, logs: Mapping[TopicPartition, Log]) -> None:
+    async def write_checkpoints(self, source: Logs) -> None:
         """Recovery points only ever name what has been synced, so an old file is safe, only slower to recover from."""
-        recovery_points = {name: log.recovery_point for name, log in logs.items()}
-        log_start_offsets = {name: log.log_start_offset for name, log in logs.items() if log.log_start_offset > 0}
-        self._recovery_points = self._write_offsets(
-            checkpoint.RECOVERY_POINT_FILE_NAME, recovery_points, self._recovery_points
-        )
-        self._log_start_offsets = self._write_offsets(
-            checkpoint.LOG_START_OFFSET_FILE_NAME, log_start_offsets, self._log_start_offsets
-        )
+        await self._write(self._recovery_points, source, lambda log: log.recovery_point)
+        await self._write(self._log_start_offsets, source, lambda log: log.log_start_offset or None)
 
-    def write_high_watermarks(self, logs: Mapping[TopicPartition, Log]) -> None:
-        high_watermarks = {name: log.high_watermark for name, log in logs.items()}
-        self._high_watermarks = self._write_offsets(
-            checkpoint.HIGH_WATERMARK_FILE_NAME, high_watermarks, self._high_watermarks
-        )
+    async def write_high_watermarks(self, source: Logs) -> None:
+        await self._write(self._high_watermarks, source, lambda log: log.high_watermark)
+
+    async def write_cleaned_offsets(self, source: Logs) -> None:
+        """Only after what they tell of is on the platter."""
+        await self._write(self._cleaned_offsets, source, lambda log: log.swap.cleaned_offset or None)
+
+    async def _write(self, file: OffsetsFile, source: Logs, offset_of: Callable[[Log], Offset | None]) -> None:
+        """A log without an offset is left out."""
+
+        def current() -> Offsets:
+            offsets = {name: file.offsets[name] for name in source.unopened if name in file.offsets}
+            for name, log in source.logs().items():
+                offset = offset_of(log)
+                if offset is not None:
+                    offsets[name] = offset
+            return offsets
+
+        await file.write(current)
 
     def written_recovery_point(self, name: TopicPartition) -> Offset:
         """Where a recovery would begin, if there were one now."""
-        return self._recovery_points.get(name, 0)
-
-    def write_cleaned_offsets(self, logs: Mapping[TopicPartition, Log]) -> None:
-        """Only after what they tell of is on the platter."""
-        cleaned_offsets = {name: log.swap.cleaned_offset for name, log in logs.items() if log.swap.cleaned_offset > 0}
-        self._cleaned_offsets = self._write_offsets(
-            checkpoint.CLEANER_OFFSET_FILE_NAME, cleaned_offsets, self._cleaned_offsets
-        )
+        return self._recovery_points.offsets.get(name, 0)
 
     def truncated(self, name: TopicPartition, log: Log) -> None:
         """What is written down must not tell of records that are gone: others will have their offsets."""
-        for file_name, offsets, offset in (
-            (checkpoint.RECOVERY_POINT_FILE_NAME, self._recovery_points, log.recovery_point),
-            (checkpoint.CLEANER_OFFSET_FILE_NAME, self._cleaned_offsets, log.swap.cleaned_offset),
-        ):
-            if offsets.get(name, 0) > offset:
-                offsets[name] = offset
-                self._runtime.disk.write_atomically(self._file(file_name), checkpoint.encode_offsets(offsets))
-
-    def _forget_offsets(self, name: TopicPartition) -> None:
-        """What was written down about a log that is gone must not be taken for that of a new one of the same name."""
-        for file_name, offsets in (
-            (checkpoint.RECOVERY_POINT_FILE_NAME, self._recovery_points),
-            (checkpoint.LOG_START_OFFSET_FILE_NAME, self._log_start_offsets),
-            (checkpoint.HIGH_WATERMARK_FILE_NAME, self._high_watermarks),
-            (checkpoint.CLEANER_OFFSET_FILE_NAME, self._cleaned_offsets),
-        ):
-            if offsets.pop(name, None) is not None:
-                self._runtime.disk.write_atomically(self._file(file_name), checkpoint.encode_offsets(offsets))
-
-    def _write_offsets(
-        self, file_name: str, offsets: dict[TopicPartition, Offset], written: dict[TopicPartition, Offset]
-    ) -> dict[TopicPartition, Offset]:
-        if offsets != written:
-            self._runtime.disk.write_atomically(self._file(file_name), checkpoint.encode_offsets(offsets))
-        return offsets
-
-    def _read_offsets(self, file_name: str) -> dict[TopicPartition, Offset]:
-        """Without them a log is recovered, or compacted, from its beginning, and its watermark is found anew."""
-        path = self._file(file_name)
-        if not self._runtime.disk.exists(path):
-            return {}
-        try:
-            return checkpoint.decode_offsets(self._runtime.disk.read_bytes(path), path)
-        except CheckpointError as error:
-            logger.error("what was written down cannot be read and is done without: %s", error)
-            return {}
+        self._recovery_points.lower(name, log.recovery_point)
+        self._cleaned_offsets.lower(name, log.swap.cleaned_offset)
 
     # Details
 
@@ -271,11 +310,10 @@ class LogDirectory:
         return any(entry.endswith(LOG_SUFFIX) and disk.size(f"{directory}/{entry}") > 0 for entry in entries)
 
     def _set_aside(self, directory_name: str, suffix: str) -> str:
-        """Renames the directory to `<name>.<id><suffix>`, as Kafka does, within what a file system allows."""
+        """Renames the directory to `<name>.<id><suffix>`, as Kafka does, within what a file system allows. Unsynced."""
         unique = self._runtime.random.randbytes(16).hex()
         aside = self._file(f"{directory_name[: NAME_BYTES_MAX - len(unique) - len(suffix) - 1]}.{unique}{suffix}")
         self._runtime.disk.rename(self._file(directory_name), aside)
-        self._runtime.disk.sync_directory(self.path)
         return aside
 
     def _remove_deleted(self) -> None:

@@ -62,13 +62,13 @@ class Maintenance:
         now_ms = self._broker.runtime.clock.now_ms()
         for partition in await self._each():
             partition.log.delete_files_due(now_ms)
-        self._broker.partitions.remove_deleted()
+        await self._broker.partitions.remove_deleted()
 
     async def write_checkpoints(self) -> None:
-        self._broker.directory.write_checkpoints(self._broker.partitions.logs())
+        await self._broker.directory.write_checkpoints(self._broker.partitions)
 
     async def write_high_watermarks(self) -> None:
-        self._broker.directory.write_high_watermarks(self._broker.partitions.logs())
+        await self._broker.directory.write_high_watermarks(self._broker.partitions)
 
     async def sweep_in_sync(self) -> None:
         self._broker.partitions.sweep_in_sync()

@@ -35,6 +35,7 @@ from barnabas.metadata.image import PartitionImage
 from barnabas.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from barnabas.protocol.special_numbers import ACKS_ALL, READ_COMMITTED
 from barnabas.replication.leader import LeaderState, Progress
+from barnabas.runtime.exclusive import ExclusiveCalls
 from barnabas.runtime.interfaces import Runtime, Timer
 from barnabas.server.replicas.commit_wait import Commit
 from barnabas.server.replicas.fetch_answers import fetch_failed
@@ -128,7 +129,7 @@ class Partition:
         self._sync_task: asyncio.Task[None] | None = None  # while the watermark follows syncs
         self._flush_timer: Timer | None = None  # from the first unsynced append until the end of its flush
         self._flush_task: asyncio.Task[None] | None = None
-        self._flush_running: asyncio.Task[None] | None = None  # the latest flush of the log
+        self._flushes = ExclusiveCalls()
 
     @property
     def config(self) -> TopicConfig:
@@ -494,20 +495,14 @@ class Partition:
 
     async def _sync(self, flush: Callable[[], None]) -> bool:
         """One flush of the log at a time. A flush goes on when its caller is cancelled; the next one waits for it."""
-        while self._flush_running is not None and not self._flush_running.done():
-            await asyncio.wait([self._flush_running])
-        self._flush_running = self._supervisor.awaited(f"flush of {self.name}", self._offloaded(flush))
         try:
-            await asyncio.shield(self._flush_running)
+            await self._flushes.run(self._runtime.offload, flush)
         except OSError as error:
             if self.closed:
                 return False  # it was deleted meanwhile: what is gone need not be synced
             logger.error("%s: cannot sync; it takes no more writes until a restart: %s", self.name, error)
             self._storage_failed(error)
         return not self._broken
-
-    async def _offloaded(self, flush: Callable[[], None]) -> None:
-        await self._runtime.offload(flush)
 
     def _storage_failed(self, error: OSError) -> None:
         self._broken = True

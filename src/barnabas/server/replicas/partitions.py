@@ -4,10 +4,15 @@ difference.
 Always holds: a broker learns of partitions in no other way than `apply`. The dictionaries that `topic` and
 `topic_by_id` give are live and shared: look up, never keep. A partition that another broker leads is in the hands of
 the fetcher of that leader, and of no other.
+
+A new log is made at once. One that exists is opened off the event loop, and until then its partition is not here:
+clients are told NOT_LEADER_OR_FOLLOWER, after which all of them look up the leader and ask again. What the metadata
+says meanwhile takes effect when the log is open: its partition is then given what the newest image says, or is deleted.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from heapq import heappop, heappush
 
 from barnabas.config.broker import BrokerConfig
@@ -23,8 +28,9 @@ from barnabas.server.quorum.metadata_log import DIRECTORY_NAME as METADATA_DIREC
 from barnabas.server.replicas.alter_partition import InSyncChanges
 from barnabas.server.replicas.fetcher import Fetchers
 from barnabas.server.replicas.log_directory import DirectoryFailed, LogDirectory
+from barnabas.server.replicas.log_openings import LogOpenings, Opening
 from barnabas.server.replicas.partition import Partition
-from barnabas.server.supervisor import Supervisor
+from barnabas.server.supervisor import OnFailure, Supervisor, is_running
 from barnabas.types import NO_LEADER, BrokerId, TopicPartition, Uuid
 
 logger = logging.getLogger(__name__)
@@ -43,11 +49,16 @@ class Partitions:
         supervisor: Supervisor,
         fetchers: Fetchers,
         in_sync_changes: InSyncChanges,
+        on_opened: Callable[[Partition, MetadataImage], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
+        """`on_opened` is told of partitions whose logs were opened after the difference that gave them to this broker
+        had been applied."""
         self.node_id = node_id
+        self.has_opened = False  # whether all logs have once been open
         self._fetchers = fetchers
         self._in_sync_changes = in_sync_changes
+        self._on_opened = on_opened
         self._on_failure = on_failure
         self._image = EMPTY  # as of the last difference
         self._directory = directory
@@ -56,7 +67,15 @@ class Partitions:
         self._supervisor = supervisor
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[Uuid, dict[int, Partition]] = {}  # the same inner dictionaries
+        self._openings = LogOpenings(
+            open_log=self._open_log,
+            opened=self._opened,
+            clock=runtime.clock,
+            supervisor=supervisor,
+            on_failure=self._open_failed,
+        )
         self._removals: list[tuple[float, str]] = []  # a heap: when to remove which directory
+        self._deletions_task: asyncio.Task[None] | None = None
 
     def topic(self, name: str) -> Mapping[int, Partition]:
         return self._by_name.get(name, _NONE)
@@ -73,6 +92,14 @@ class Partitions:
 
     def logs(self) -> dict[TopicPartition, Log]:
         return {partition.name: partition.log for partition in self}
+
+    @property
+    def unopened(self) -> Collection[TopicPartition]:
+        return self._openings.names
+
+    async def stop(self) -> None:
+        """Returns once no thread opens a log."""
+        await self._openings.stop()
 
     # What partitions ask (partition.Cluster)
 
@@ -92,9 +119,12 @@ class Partitions:
         self._directory.truncated(partition.name, partition.log)
 
     def storage_failed(self, partition: Partition, error: OSError) -> None:
-        failure = DirectoryFailed(f"the log directory {self._directory.path} failed at {partition.name}: {error}")
+        self._on_failure(self._failure(partition.name, error))
+
+    def _failure(self, name: TopicPartition, error: Exception) -> DirectoryFailed:
+        failure = DirectoryFailed(f"the log directory {self._directory.path} failed at {name}: {error}")
         failure.__cause__ = error
-        self._on_failure(failure)
+        return failure
 
     def ask_in_sync(self, partition: Partition) -> None:
         self._in_sync_changes.ask(partition)
@@ -112,11 +142,13 @@ class Partitions:
                 self._reconfigure(resource.name, image)
         if delta.brokers_changed:
             self.sweep_in_sync()  # who was not eligible may be now
+        self._note_opened()
 
     def set_aside_strays(self, image: MetadataImage) -> None:
         """At start: directories of partitions that the cluster does not give to this broker any more."""
         known = {name.directory_name for name, partition in image.partitions() if self.node_id in partition.replicas}
         self._directory.set_aside_strays({*known, METADATA_DIRECTORY_NAME})
+        self._sync_deletions()
 
     def reconfigure(self, config: BrokerConfig, image: MetadataImage) -> None:
         """The broker's own settings have changed, and with them the defaults of every topic."""
@@ -128,21 +160,73 @@ class Partitions:
         topic = change.topic
         config = self._topic_config(topic.name, image)
         for index, state in change.partitions.items():
+            name = TopicPartition(topic.name, index)
             partition = self._by_id.get(topic.id, _NONE).get(index)
             if self.node_id not in state.replicas:
                 if partition is not None:
                     self._remove(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # reassigned to others
-                continue
-            if partition is None:
-                partition = self._open(topic, index, state, config)
-            self._give(partition, state)
+                self._openings.discard(Opening(name, topic.id))
+            elif partition is not None:
+                self._give(partition, state)
+            elif name not in self._openings:
+                self._open(topic, index, state, config)
 
-    def _open(self, topic: TopicImage, index: int, state: PartitionImage, config: TopicConfig) -> Partition:
+    # Opening
+
+    def _open(self, topic: TopicImage, index: int, state: PartitionImage, config: TopicConfig) -> None:
+        name = TopicPartition(topic.name, index)
+        try:
+            log = self._directory.make_log(name, topic.id, config, self._config.producer_id_expiration_ms)
+        except OSError as error:
+            self._on_failure(self._failure(name, error))
+            return
+        if log is None:
+            self._openings.begin(Opening(name, topic.id))
+        else:
+            self._give(self._add(topic, name, log), state)
+
+    async def _open_log(self, opening: Opening) -> Log:
+        name, topic_id = opening
+        config = self._topic_config(name.topic, self._image)
+        return await self._directory.open_log(name, topic_id, config, self._config.producer_id_expiration_ms)
+
+    def _opened(self, opening: Opening, log: Log, is_discarded: bool) -> None:
+        """The metadata may have changed while the log was opened: its newest image counts."""
+        name, topic_id = opening
+        topic = self._image.topics_by_id.get(topic_id)
+        if is_discarded or topic is None or self.node_id not in topic.partitions[name.partition].replicas:
+            self._delete_log(name, log)
+        else:
+            log.update_config(self._topic_config(name.topic, self._image))
+            log.producer_id_expiration_ms = self._config.producer_id_expiration_ms
+            partition = self._add(topic, name, log)
+            self._give(partition, topic.partitions[name.partition])
+            self._on_opened(partition, self._image)
+        self._open_successor(name)
+        self._note_opened()
+
+    def _open_successor(self, name: TopicPartition) -> None:
+        """The partition that has the name now: of a topic made anew, or given back to this broker."""
+        topic = self._image.topics_by_name.get(name.topic)
+        state = None if topic is None else topic.partitions.get(name.partition)
+        if topic is None or state is None or self.node_id not in state.replicas:
+            return
+        if name.partition not in self._by_id.get(topic.id, _NONE):
+            self._open(topic, name.partition, state, self._topic_config(name.topic, self._image))
+            partition = self.get(*name)
+            if partition is not None:
+                self._on_opened(partition, self._image)
+
+    def _open_failed(self, opening: Opening, error: Exception) -> None:
+        self._on_failure(self._failure(opening.name, error))
+
+    def _note_opened(self) -> None:
+        self.has_opened = self.has_opened or not self._openings.names
+
+    def _add(self, topic: TopicImage, name: TopicPartition, log: Log) -> Partition:
         partitions = self._by_name.setdefault(topic.name, {})
         self._by_id[topic.id] = partitions
-        name = TopicPartition(topic.name, index)
-        log = self._directory.open_log(name, topic.id, config, self._config.producer_id_expiration_ms)
-        partition = partitions[index] = Partition(
+        partition = partitions[name.partition] = Partition(
             name=name,
             topic_id=topic.id,
             log=log,
@@ -173,6 +257,8 @@ class Partitions:
     def _delete(self, topic: TopicImage) -> None:
         for partition in tuple(self._by_id.get(topic.id, _NONE).values()):
             self._remove(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for index in topic.partitions:
+            self._openings.discard(Opening(TopicPartition(topic.name, index), topic.id))
 
     def _remove(self, partition: Partition, error: ErrorCode) -> None:
         """Its files go too, once readers in flight have had their time."""
@@ -185,10 +271,20 @@ class Partitions:
             if self._by_name.get(topic) is partitions:
                 del self._by_name[topic]
         partition.close(error)
-        partition.log.abandon()  # not closed: a sync of what is to be deleted could only fail
-        aside = self._directory.delete_log(partition.name)
-        due_ms = self._runtime.clock.monotonic_ms() + partition.config.file_delete_delay_ms
+        self._delete_log(partition.name, partition.log)
+
+    def _delete_log(self, name: TopicPartition, log: Log) -> None:
+        log.abandon()  # not closed: a sync of what is to be deleted could only fail
+        aside = self._directory.delete_log(name)
+        due_ms = self._runtime.clock.monotonic_ms() + log.config.file_delete_delay_ms
         heappush(self._removals, (due_ms, aside))
+        self._sync_deletions()
+
+    def _sync_deletions(self) -> None:
+        if not is_running(self._deletions_task):
+            self._deletions_task = self._supervisor.start(
+                "syncing deletions", self._directory.sync_deletions, OnFailure.RETRY
+            )
 
     def _reconfigure(self, topic: str, image: MetadataImage) -> None:
         config = self._topic_config(topic, image)
@@ -212,8 +308,8 @@ class Partitions:
             if partition.has_followers:
                 partition.sweep_in_sync()
 
-    def remove_deleted(self) -> None:
+    async def remove_deleted(self) -> None:
         """Directories of deleted topics, once readers in flight have had their time."""
         now_ms = self._runtime.clock.monotonic_ms()
         while self._removals and self._removals[0][0] <= now_ms:
-            self._directory.remove(heappop(self._removals)[1])
+            await self._directory.remove(heappop(self._removals)[1])
