@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 PURPOSE = "auto-create"
 KNOWN_MS_MAX = 1000
+THERE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 REFUSALS_LOGGED_MAX = 5  # of one request, which may name a hundred thousand topics
 CONTROLLERS_DEFAULT = -1  # by num.partitions and default.replication.factor of the controller
 
@@ -36,14 +37,12 @@ async def create(broker: Broker, names: list[str]) -> None:
     except ConnectionLost as error:
         logger.info("The controller cannot be asked to create topics now: %s", error)
         return  # the client asks again
-    there, refused = [], []
-    for result in response.topics:
-        (there if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS) else refused).append(result)
+    refused = [result for result in response.topics if result.error_code not in THERE]
     for result in refused[:REFUSALS_LOGGED_MAX]:
         logger.warning("The topic %s cannot be created: %s", result.name, result.error_message)
     if len(refused) > REFUSALS_LOGGED_MAX:
         logger.warning("%d more topics of that request cannot be created", len(refused) - REFUSALS_LOGGED_MAX)
-    await _known(broker, [result.name for result in there])
+    await _known(broker, [result.name for result in response.topics if result.error_code in THERE])
 
 
 async def _known(broker: Broker, names: list[str]) -> None:

@@ -106,8 +106,8 @@ def test_only_logs_without_an_owner_are_strays(runtime: Runtime) -> None:
     """A topic that was deleted while its broker started became a stray, which nothing removes."""
     directory, _ = opened(runtime)
     deleted = directory.delete_log(NAME)
-    directory.open_log(NAME, TOPIC_ID, topic_config(), 86_400_000)
-    directory.open_log(TopicPartition("stray", 0), TOPIC_ID, topic_config(), 86_400_000)
+    for name in (NAME, TopicPartition("stray", 0)):
+        run(directory.open_log(name, TOPIC_ID, topic_config(), 86_400_000))
     directory.set_aside_strays({NAME.directory_name})
     logs = [entry for entry in runtime.disk.list_directory(PATH) if "-0" in entry]
     aside = next(entry for entry in logs if entry.endswith("-stray"))
