@@ -121,7 +121,7 @@ def test_a_heartbeat_in_another_brokers_name_does_not_end_its_session() -> None:
             id = next(id for id, node in cluster.nodes.items() if node.running is not controller)
             doubts: list[int] = []
             controller.controller.sessions.connection_lost = (  # type: ignore[method-assign]
-                lambda broker_id, _now_ms: doubts.append(broker_id)
+                doubts.append
             )
             epoch = cluster.nodes[id].running.lifecycle.epoch
             error_code = await heartbeat_of_a_stranger(controller, id, epoch + 1)

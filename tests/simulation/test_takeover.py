@@ -6,8 +6,9 @@ from scenario import Scenario
 from barnabas.simulation.cluster import SimulatedNode
 from barnabas.simulation.participants import Topic
 
-# The time of a fetch, after which voters miss their leader, a twentieth of a session, and what a failover takes.
-TAKEN_OVER_MS = 2000 + 450 + 500
+# The time of a fetch, after which voters miss their leader, half of it again, in which a former controller may still
+# hold its lease, and what a failover takes.
+TAKEN_OVER_MS = 2000 + 1000 + 500
 SETTINGS = {"min.insync.replicas": "2"}
 
 

@@ -128,9 +128,10 @@ class Leadership:
         return decision.response.should_shut_down
 
     def crash(self, broker_id: int) -> None:
-        """Its connection breaks; nobody hears of it until its session is over."""
+        """Its connection breaks, and nobody listens there any more."""
         del self.alive[broker_id]
-        self.sessions.connection_lost(broker_id, self.now_ms)
+        self.sessions.connection_lost(broker_id)
+        self.sessions.gone(broker_id, self.now_ms)
 
     def pass_time(self, milliseconds: float) -> None:
         self.now_ms += milliseconds

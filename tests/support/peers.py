@@ -8,6 +8,7 @@ class FakeCluster:
     """Everybody is alive and eligible; what a partition asks for is written down."""
 
     node_id: BrokerId = 1
+    holds_lease = True
 
     def __init__(self, lag_ms_max: float = 30_000.0) -> None:
         self.lag_ms_max = lag_ms_max

@@ -149,6 +149,11 @@ class Raft:
     def is_leader(self) -> bool:
         return self.role is Role.LEADER
 
+    @property
+    def majority_heard_ms(self) -> float | None:
+        """As leader: since when a majority of voters has been heard, itself included. None for any other role."""
+        return self.progress.majority_heard_ms() if self.is_leader and self.progress is not None else None
+
     def next_deadline_ms(self) -> float:
         """When `tick` has something to do."""
         return min(self._deadline_ms, self._begin_ms) if self.is_leader else self._deadline_ms

@@ -3,8 +3,10 @@
     registers → FENCED ⇄ UNFENCED → CONTROLLED_SHUTDOWN → SHUTDOWN_NOW (fenced: the process may end)
 
 Always holds: a broker's epoch is the offset of the record that registered it, so a later incarnation has the larger
-one, and a broker that has read that far knows of itself. A fenced broker leads nothing and is in sync nowhere. A broker
-that shuts down goes only when every active broker knows the new leaders of what it led.
+one, and a broker that has read that far knows of itself. A fenced broker leads nothing and is in sync nowhere. It is
+unfenced once it has read all that was decided before it was heard again: a confirmed heartbeat lets it act as leader,
+so it must know what it does not lead any more. A broker that shuts down goes only when every active broker knows the
+new leaders of what it led.
 Does not know: when to look for dead brokers; the shell asks `BrokerSessions.next_deadline_ms`.
 """
 
@@ -50,7 +52,7 @@ def heartbeat(
     broker = check_epoch(image, request.broker_id, request.broker_epoch)
     if isinstance(broker, Refusal):
         return Decision([], BrokerHeartbeatResponse(error_code=broker.error))
-    sessions.contacted(broker.id, broker.epoch, request.current_metadata_offset, now_ms)
+    sessions.contacted(broker.id, broker.epoch, request.current_metadata_offset, now_ms, end_offset=image.offset)
     state = next_state(electorate, sessions, broker, request)
     records = _transition(electorate, broker, state)
     records += _lost_directories(electorate.after(records), broker, request.offline_log_dirs)
@@ -72,8 +74,8 @@ def next_state(
     if broker.fenced:
         if request.want_shut_down:
             return BrokerState.SHUTDOWN_NOW
-        wants = not request.want_fence and request.current_metadata_offset >= broker.epoch
-        return BrokerState.UNFENCED if wants else BrokerState.FENCED
+        knows_itself = request.current_metadata_offset >= broker.epoch and sessions.has_caught_up(broker.id)
+        return BrokerState.UNFENCED if knows_itself and not request.want_fence else BrokerState.FENCED
     if broker.in_controlled_shutdown:
         if _leads(electorate, broker) or not _is_known_to_have_left(electorate, sessions, broker):
             return BrokerState.CONTROLLED_SHUTDOWN

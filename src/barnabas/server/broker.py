@@ -92,6 +92,7 @@ class Broker:
             in_sync_changes=self.in_sync_changes,
             on_opened=self._opened,
             on_failure=self._failed,
+            holds_lease=lambda: self.lifecycle.holds_lease,
         )
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.random)
         self.replica_sessions = ReplicaSessions(runtime.random)

@@ -3,7 +3,8 @@
     register ─► heartbeat ─► … ─► unfenced: it may lead      stop: heartbeat «wants to shut down» until it may
 
 Always holds: heartbeats never stop while the broker runs, and go on a connection of their own. A registration that the
-controller does not know any more (STALE_BROKER_EPOCH) is made anew.
+controller does not know any more (STALE_BROKER_EPOCH) is made anew. Confirmed heartbeats renew the lease, without which
+this broker answers nobody as leader or coordinator (`controller.broker_lease`).
 Does not know: what the controller decides; it learns of that by the metadata log as everybody does.
 """
 
@@ -14,6 +15,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.client.connection import ConnectionLost
+from barnabas.controller.broker_lease import BrokerLease
 from barnabas.errors import ErrorCode
 from barnabas.metadata.ids import new_uuid
 from barnabas.metadata.image import Endpoint, MetadataImage
@@ -43,6 +45,10 @@ class BrokerLifecycle:
         self._directory_ids = directory_ids
         self._endpoints = endpoints
         self._incarnation_id = new_uuid(broker.runtime.random)
+        self._lease = BrokerLease(
+            session_ms=broker.config.broker_session_timeout_ms,
+            fetch_timeout_ms=broker.config.controller_quorum_fetch_timeout_ms,
+        )
         self._reported_offset = -1  # of the metadata, as the last heartbeat said
         self._wants_shutdown = False
         self._task: asyncio.Task[None] | None = None
@@ -58,6 +64,11 @@ class BrokerLifecycle:
         known = self._broker.controller.image.brokers.get(self._broker.node_id)
         return known is not None and known.epoch == self.epoch and not known.fenced
 
+    @property
+    def holds_lease(self) -> bool:
+        """Whether this broker may act as the leader and coordinator that its metadata says it is."""
+        return self._lease.holds(self._clock.monotonic_ms(), self._broker.controller.quorum.raft.majority_heard_ms)
+
     def is_known_to(self, image: MetadataImage) -> bool:
         """Whether this very process, and not one before it, is registered there."""
         known = image.brokers.get(self._broker.node_id)
@@ -67,7 +78,7 @@ class BrokerLifecycle:
         """Returns once this broker may lead."""
         await self._register()
         self._task = self._broker.supervisor.start("broker heartbeats", self._beat, OnFailure.RETRY)
-        while not self.is_unfenced:
+        while not (self.is_unfenced and self.holds_lease):
             await self._wait(RETRY_MS)
 
     async def stop(self, *, hand_over: bool = True) -> None:
@@ -146,6 +157,8 @@ class BrokerLifecycle:
     async def _heartbeat(self) -> BrokerHeartbeatResponse | None:
         """None where there was no answer."""
         self._reported_offset = self._broker.controller.image.offset
+        by_itself = self._broker.controller.quorum.leader_id == self._broker.node_id
+        sent_ms = self._clock.monotonic_ms()
         request = BrokerHeartbeatRequest(
             broker_id=self._broker.node_id,
             broker_epoch=self.epoch,
@@ -159,6 +172,10 @@ class BrokerLifecycle:
             logger.debug("no answer to a heartbeat: %s", error)
             return None
         assert isinstance(answer, BrokerHeartbeatResponse)
+        if answer.error_code == ErrorCode.NONE and not answer.is_fenced:
+            self._lease.confirmed(sent_ms, by_itself=by_itself)
+        elif answer.error_code in (ErrorCode.NONE, ErrorCode.STALE_BROKER_EPOCH):
+            self._lease.refused()
         return answer
 
     async def _rest(self, interval_ms: float) -> None:

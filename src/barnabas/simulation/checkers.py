@@ -253,11 +253,12 @@ class ProducerIdsAreUnique(Checker):
 
 
 class CommittedOffsetsStay(Checker):
-    """Who asks what a group has committed hears of nothing older than what was acknowledged before it asked."""
+    """Who asks what a group has committed hears of nothing older than what was acknowledged before it asked, or than
+    what anybody was told before."""
 
     def __init__(self, promises: Promises) -> None:
         super().__init__(promises)
-        self._acknowledged: dict[tuple[str, PartitionId], Offset] = {}
+        self._known: dict[tuple[str, PartitionId], Offset] = {}
         self._asked: dict[tuple[str, PartitionId], set[Offset]] = {}
         self._when_asked: dict[tuple[str, str, PartitionId], Offset] = {}  # by group and member
 
@@ -267,9 +268,9 @@ class CommittedOffsetsStay(Checker):
                 self._asked.setdefault((event.group, event.partition_id), set()).add(event.offset)
             case CommitAcknowledged():
                 key = event.group, event.partition_id
-                self._acknowledged[key] = max(self._acknowledged.get(key, -1), event.offset)
+                self._known[key] = max(self._known.get(key, -1), event.offset)
             case CommittedAsked():
-                before = self._acknowledged.get((event.group, event.partition_id), -1)
+                before = self._known.get((event.group, event.partition_id), -1)
                 self._when_asked[event.group, event.member, event.partition_id] = before
             case CommittedRead():
                 before = self._when_asked[event.group, event.member, event.partition_id]
@@ -277,6 +278,8 @@ class CommittedOffsetsStay(Checker):
                     self.fail(f"{event.group} had committed {before} of {event.partition_id}, now it is {event.offset}")
                 if event.offset >= 0 and event.offset not in self._asked.get((event.group, event.partition_id), ()):
                     self.fail(f"{event.group} has {event.offset} of {event.partition_id}, which nobody committed")
+                key = event.group, event.partition_id
+                self._known[key] = max(self._known.get(key, -1), event.offset)
             case _:
                 pass
 

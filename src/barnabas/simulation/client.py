@@ -160,7 +160,7 @@ class Client:
         self.view = ClusterView()
         self._loop = loop
         self._network = network
-        self._bootstrap = list(bootstrap)
+        self.bootstrap = list(bootstrap)
         self._connections: dict[Address, ClientConnection] = {}
 
     async def connection(self, address: Address) -> ClientConnection:
@@ -195,7 +195,7 @@ class Client:
 
     async def call_any(self, request: Message, version: int) -> Any:
         """Any broker will do."""
-        addresses = list(dict.fromkeys([*self._bootstrap, *self.view.brokers.values()]))
+        addresses = list(dict.fromkeys([*self.bootstrap, *self.view.brokers.values()]))
         return await self.call(await self.connection(self.random.choice(addresses)), request, version)
 
     async def refresh(self, names: Sequence[str]) -> None:

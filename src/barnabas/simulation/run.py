@@ -31,6 +31,7 @@ from barnabas.simulation.history import History, TopicsListed
 from barnabas.simulation.keyed_producer import KeyedProducer
 from barnabas.simulation.loop import PROCESS, Deadlock, Livelock, ProcessKilled, VirtualClock, VirtualLoop
 from barnabas.simulation.network import SimulatedNetwork
+from barnabas.simulation.offsets_reader import OffsetsReader
 from barnabas.simulation.participants import Board, Participant, Producer
 from barnabas.simulation.stable_consumer import StableConsumer
 from barnabas.simulation.trace import Trace
@@ -156,8 +157,10 @@ class Simulation:
             client_hosts=self._client_hosts,
         )
 
-    def _client(self, name: str, timeout_ms: float | None = None) -> Client:
-        self._client_hosts.append(name)
+    def _client(self, name: str, timeout_ms: float | None = None, *, cut_off: bool = True) -> Client:
+        """`cut_off`: whether faults may part it from brokers."""
+        if cut_off:
+            self._client_hosts.append(name)
         return Client(
             loop=self.loop,
             clock=self.clock,
@@ -180,6 +183,13 @@ class Simulation:
             client = self._client(f"member-{number}")
             self.participants.append(GroupMember(client, self.board, group="group", topics=STABLE_TOPICS))
         self._make_transactional_participants()
+        groups = [
+            *["group"][: self.character.members],
+            *(f"group-copy-{n}" for n in range(len(self.character.copiers))),
+        ]
+        if groups:
+            client = self._client("offsets-reader", cut_off=False)
+            self.participants.append(OffsetsReader(client, self.board, groups=groups, topics=STABLE_TOPICS))
         self.participants.append(self.administrator)
 
     def _make_transactional_participants(self) -> None:

@@ -212,7 +212,7 @@ def test_an_expired_session_fences_one_broker_at_a_time() -> None:
     found.sessions.contacted(3, 30, 60, 5_000)
     fenced = []
     while True:
-        decision = lifecycle.fence_expired(Electorate(found.image, CONFIG), found.sessions, 9_001)
+        decision = lifecycle.fence_expired(Electorate(found.image, CONFIG), found.sessions, 11_001)
         found.carry_out(decision.records)
         if decision.response is None:
             break
@@ -266,7 +266,8 @@ def test_an_id_is_taken_while_its_broker_has_a_session() -> None:
     found.heartbeat(1)
     assert found.register(1).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert found.register(1, now_ms=8_999).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    found.sessions.connection_lost(1, 0)
+    found.sessions.connection_lost(1)
+    assert found.register(1, now_ms=0).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert found.register(1, now_ms=451).error_code == ErrorCode.NONE
 
 
@@ -291,7 +292,7 @@ def test_who_ended_in_good_order_leaves_its_id_at_once() -> None:
 def test_a_clean_stop_leaves_a_broker_eligible_and_an_unclean_one_does_not() -> None:
     for previous_epoch, eligible in ((10, (1,)), (9, ()), (-1, ())):
         found = Cluster(three_brokers(replicas=(1, 2)))
-        response = found.register(1, previous_broker_epoch=previous_epoch, now_ms=10_000)
+        response = found.register(1, previous_broker_epoch=previous_epoch, now_ms=12_000)
         assert response.broker_epoch == NEXT_OFFSET + 1  # of its own record, behind that of the partition
         assert found.image.brokers[1].epoch == response.broker_epoch
         assert (found.partition.leader, found.partition.isr) == (2, (2,))
@@ -300,7 +301,7 @@ def test_a_clean_stop_leaves_a_broker_eligible_and_an_unclean_one_does_not() -> 
 
 def test_who_led_last_leads_again_where_all_stopped_uncleanly() -> None:
     found = Cluster(three_brokers(replicas=(1,)))
-    found.register(1, now_ms=10_000)
+    found.register(1, now_ms=12_000)
     assert (found.partition.leader, found.partition.isr) == (NO_LEADER, ())
     assert (found.partition.eligible_leader_replicas, found.partition.last_known_elr) == ((), (1,))
     found.heartbeat(1, epoch=found.image.brokers[1].epoch)

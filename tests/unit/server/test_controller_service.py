@@ -298,6 +298,24 @@ def test_a_decision_sees_those_before_it_and_waits_for_them() -> None:
     run(test)
 
 
+def test_a_decision_without_records_waits_for_what_its_leader_inherited() -> None:
+    """What the leader before it had appended may yet be lost; an answer from it would be of what never was."""
+
+    async def test() -> None:
+        disk = MemoryDisk()
+        await (await Controller(disk).start()).service.submit(create("orders"))
+        controller = Controller(disk)
+        controller.offload.hold = True
+        controller.service.start()
+        again = asyncio.ensure_future(controller.service.submit(create("orders")))
+        await settle()
+        assert not again.done(), "it answers from what may yet be lost"
+        controller.offload.release()
+        assert await again == "orders exists"
+
+    run(test)
+
+
 def test_a_sync_speaks_only_for_what_was_there_when_it_began() -> None:
     async def test() -> None:
         controller = await Controller(MemoryDisk()).start()

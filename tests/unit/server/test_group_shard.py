@@ -22,7 +22,7 @@ from barnabas.groups.outcome import Client
 from barnabas.groups.records import encode
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.topics import NoTopics
-from barnabas.log.append import AppendOrigin
+from barnabas.log.append import AppendInfo, AppendOrigin
 from barnabas.log.log import Log
 from barnabas.metadata.image import PartitionImage
 from barnabas.protocol.control_records import TransactionMarker, encode_transaction_marker
@@ -243,12 +243,26 @@ def test_what_cannot_be_appended_does_not_happen(caplog: pytest.LogCaptureFixtur
 def test_a_group_that_cannot_be_written_does_not_exist(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         bench = await Bench().loaded()
-        bench.partition.apply(FOLLOWING)
+        refused = AppendInfo.failed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        bench.partition.append = lambda *_arguments: refused  # type: ignore[method-assign]
         assert bench.join().error_code == ErrorCode.NOT_COORDINATOR
         assert bench.shard.shard.groups == {}
 
     run(test())
     assert "NOT_LEADER_OR_FOLLOWER" in caplog.text
+
+
+def test_a_shard_whose_broker_has_no_lease_answers_nothing() -> None:
+    async def test() -> None:
+        bench = await Bench().loaded()
+        assert bench.commit(5).topics[0].partitions[0].error_code == 0
+        bench.partition._cluster.holds_lease = False  # type: ignore[misc]
+        assert bench.fetch().error_code == ErrorCode.NOT_COORDINATOR
+        assert bench.commit(6).error_code == ErrorCode.NOT_COORDINATOR
+        bench.partition._cluster.holds_lease = True  # type: ignore[misc]
+        assert bench.fetched() == {0: (5, 0)}
+
+    run(test())
 
 
 def test_tombstones_go_into_as_many_batches_as_they_need() -> None:

@@ -51,7 +51,7 @@ R = TypeVar("R")
 Commit = asyncio.Future[Exception | None]  # None once committed, else why it is not known to be
 
 DIAL_PAUSES_MS = (0, 10, 50)  # more than once: a dying process may close its listeners last
-DIAL_SECONDS_MAX = 1.0  # a broker whose connection broke is fenced before that anyway
+DIAL_SECONDS_MAX = 1.0  # a host that takes longer to refuse is as good as silent
 INHERITED_RECORDS_MIN = 100  # below, comparing two images takes longer than applying records
 PENDING_SECONDS_MAX = 0.5  # for decisions under way when it stops; where the other voters are gone they never end
 
@@ -87,7 +87,7 @@ class ControllerService:
     ) -> None:
         self.image = EMPTY  # committed, and told to the broker
         self.placer = ReplicaPlacer(runtime.random)
-        self.sessions = BrokerSessions(config.broker_session_timeout_ms)
+        self.sessions = BrokerSessions(config.broker_session_timeout_ms, config.controller_quorum_fetch_timeout_ms)
         self.sessions_watch = SessionsWatch(
             sessions=self.sessions,
             clock=runtime.clock,
@@ -187,6 +187,8 @@ class ControllerService:
         if registered is None or registered.incarnation_id != self.incarnation_id:
             endpoints = tuple(Endpoint(*each, SECURITY_PROTOCOL_PLAINTEXT) for each in self.own.endpoints)
             self._append(brokers.register_controller(self._head, self.node_id, self.incarnation_id, endpoints).records)
+        # A decision without records waits for what it was decided upon, so also for what others had appended.
+        self._pending.append(Pending(self._log.end_offset, asyncio.get_running_loop().create_future()))
         self.sessions_watch.begin(self._head, own_id=self.node_id, former_id=self.quorum.raft.lost_leader_id)
 
     async def _fence_one(self) -> BrokerId | None:

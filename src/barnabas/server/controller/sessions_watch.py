@@ -1,8 +1,8 @@
 """Sees that brokers which fell silent are fenced: one timer for the session that ends next.
 
-Only the active controller watches. A heartbeat's connection stands for the broker that sent it: when it ends, so does
-most of the session (`controller.broker_sessions`), and the broker is dialled: where that is refused, its process is
-dead, and all of the session is over.
+Only the active controller watches. A heartbeat's connection stands for the broker that sent it: when it ends, the
+broker is dialled. Where that is refused, its process is dead, and its session is over. Any other answer, or none,
+leaves the session as it is: the broker may live and act as leader until its lease ends (`controller.broker_lease`).
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class SessionsWatch:
     def connection_closed(self, peer_address: Address) -> None:
         for broker_id in [id for id, address in self._connections.items() if address == peer_address]:
             del self._connections[broker_id]
-            self._sessions.connection_lost(broker_id, self._clock.monotonic_ms())
+            self._sessions.connection_lost(broker_id)
             self._dial_soon(broker_id)
             self._set_timer()
 

@@ -32,7 +32,7 @@ from barnabas.runtime.interfaces import Runtime, Timer
 from barnabas.server.coordinators.coordinator_errors import told_as
 from barnabas.server.replicas.commit_wait import Commit
 from barnabas.server.replicas.partition import Partition
-from barnabas.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from barnabas.types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +132,8 @@ class CoordinatorShard(ABC, Generic[S]):
     def error(self) -> ErrorCode:
         """Why nothing can be submitted; NONE where it can."""
         if self.state is ShardState.ACTIVE:
-            return ErrorCode.NONE
+            is_leader = self.partition.leader_error(NO_LEADER_EPOCH) == ErrorCode.NONE
+            return ErrorCode.NONE if is_leader else ErrorCode.NOT_COORDINATOR
         loading = self.state is ShardState.LOADING
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NOT_COORDINATOR
 

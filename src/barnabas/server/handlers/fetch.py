@@ -27,7 +27,7 @@ from barnabas.server.replicas.fetch_answers import fetch_failed
 from barnabas.server.replicas.fetch_wait import FetchWait
 from barnabas.server.replicas.leader_hints import LeaderHints
 from barnabas.server.replicas.partition import Partition
-from barnabas.types import Offset
+from barnabas.types import NO_LEADER_EPOCH, Offset
 
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
@@ -85,7 +85,7 @@ def read_all(
             data = fetch_failed(wanted.key[1], leader_hints.missing(broker.controller.image, *wanted.key))
         else:
             room = min(wanted.partition_max_bytes, size_bytes_max - size_bytes)
-            if leader_only and not partition.is_leader:
+            if (leader_only or partition.is_leader) and partition.leader_error(NO_LEADER_EPOCH) != ErrorCode.NONE:
                 data = partition.fetch_failed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             else:
                 data = read(partition, wanted, request, room, at_least_one=size_bytes == 0)

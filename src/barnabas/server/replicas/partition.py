@@ -75,6 +75,9 @@ class Cluster(Protocol):
     def is_eligible(self, broker_id: BrokerId, broker_epoch: int) -> bool:
         """Whether the controller would take this incarnation of a broker into the in-sync replicas."""
 
+    @property
+    def holds_lease(self) -> bool: ...  # whether this broker may act as a leader
+
     def is_alive(self, broker_id: BrokerId) -> bool: ...
 
     def truncated(self, partition: Partition) -> None:
@@ -212,9 +215,10 @@ class Partition:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def leader_error(self, current_leader_epoch: LeaderEpoch) -> ErrorCode:
-        """As `epoch_error`, for what only the leader may answer."""
+        """As `epoch_error`, for what only the leader may answer, and only while it has its lease."""
         error = self.epoch_error(current_leader_epoch)
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER if error == ErrorCode.NONE and not self.is_leader else error
+        is_other = error == ErrorCode.NONE and not (self.is_leader and self._cluster.holds_lease)
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_other else error
 
     # Who is in sync
 
@@ -309,10 +313,9 @@ class Partition:
 
     def append(self, records: memoryview, acks: int, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo:
         leader = self._leader
-        if leader is None:
-            if not self.is_leader:
-                return AppendInfo.failed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif acks == ACKS_ALL and len(leader.in_sync) < leader.min_in_sync:
+        if not self.is_leader or (origin is AppendOrigin.CLIENT and not self._cluster.holds_lease):
+            return AppendInfo.failed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if leader is not None and acks == ACKS_ALL and len(leader.in_sync) < leader.min_in_sync:
             self.log.refused(records)
             return AppendInfo.failed(ErrorCode.NOT_ENOUGH_REPLICAS)
         if self._broken:
@@ -377,12 +380,8 @@ class Partition:
     @property
     def low_watermark(self) -> Offset:
         """Where the log begins at all live replicas."""
-        log_start_offset = self.log.log_start_offset
-        return (
-            log_start_offset
-            if self._leader is None
-            else self._leader.low_watermark(log_start_offset, self._cluster.is_alive)
-        )
+        leader, start = self._leader, self.log.log_start_offset
+        return start if leader is None else leader.low_watermark(start, self._cluster.is_alive)
 
     def deleted(self, before_offset: Offset) -> Commit | None:
         """None where the low watermark has reached the offset already, else a future of that moment."""

@@ -51,11 +51,13 @@ class Partitions:
         in_sync_changes: InSyncChanges,
         on_opened: Callable[[Partition, MetadataImage], None],
         on_failure: Callable[[Exception], None],
+        holds_lease: Callable[[], bool],
     ) -> None:
         """`on_opened` is told of partitions whose logs were opened after the difference that gave them to this broker
         had been applied."""
         self.node_id = node_id
         self.has_opened = False  # whether all logs have once been open
+        self._holds_lease = holds_lease
         self._fetchers = fetchers
         self._in_sync_changes = in_sync_changes
         self._on_opened = on_opened
@@ -106,6 +108,10 @@ class Partitions:
     @property
     def lag_ms_max(self) -> float:
         return self._config.replica_lag_time_max_ms
+
+    @property
+    def holds_lease(self) -> bool:
+        return self._holds_lease()
 
     def is_eligible(self, broker_id: BrokerId, broker_epoch: int) -> bool:
         broker = self._image.brokers.get(broker_id)

@@ -283,7 +283,9 @@ def read(
     if partition is None:
         known = topic_id in broker.controller.image.topics_by_id
         return fetch_failed(index, ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_ID)
-    error = partition.leader_error(position.current_leader_epoch)
+    error = partition.epoch_error(position.current_leader_epoch)
+    if error == ErrorCode.NONE and not partition.is_leader:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER  # with or without a lease: who follows a leader is told what it has
     if error != ErrorCode.NONE:
         return partition.fetch_failed(error)
     diverging = partition.diverging_epoch(position.last_fetched_epoch, position.fetch_offset)
