@@ -12,6 +12,7 @@ from barnabas.consensus.voters import ReplicaKey, VoterSet
 from barnabas.types import BrokerId, Offset
 
 OBSERVER_SESSION_MS = 300_000  # an observer that has been silent for longer is not described any more
+OBSERVERS_MAX = 1_000  # anybody who reaches the port may fetch in any name; beyond that the longest silent is forgotten
 
 
 class ReplicaProgress(NamedTuple):
@@ -55,7 +56,7 @@ class LeaderProgress:
             before = ReplicaProgress(replica)  # a new disk: what the old one held is gone
         self._gone.pop(replica.id, None)
         caught_up_ms = now_ms if offset >= leader_end_offset else before.caught_up_ms
-        self._replicas[replica.id] = ReplicaProgress(replica, offset, now_ms, caught_up_ms)
+        self._remember(ReplicaProgress(replica, offset, now_ms, caught_up_ms), now_ms)
         return self._advance()
 
     def heard(self, replica: ReplicaKey, now_ms: float) -> None:
@@ -63,7 +64,17 @@ class LeaderProgress:
         self._gone.pop(replica.id, None)
         before = self._replicas.get(replica.id, ReplicaProgress(replica))
         if replica.id >= 0 and before.key.matches(replica):
-            self._replicas[replica.id] = before._replace(fetch_ms=now_ms)
+            self._remember(before._replace(fetch_ms=now_ms), now_ms)
+
+    def _remember(self, replica: ReplicaProgress, now_ms: float) -> None:
+        is_new = replica.key.id not in self._replicas
+        self._replicas[replica.key.id] = replica
+        if is_new:
+            observers = [each for each in self._replicas.values() if self._is_observer(each)]
+            observers.sort(key=lambda each: -each.fetch_ms)
+            for number, each in enumerate(observers):
+                if number >= OBSERVERS_MAX or now_ms - each.fetch_ms >= OBSERVER_SESSION_MS:
+                    del self._replicas[each.key.id]
 
     def gone(self, voter_id: BrokerId) -> None:
         self._gone[voter_id] = None
@@ -106,7 +117,8 @@ class LeaderProgress:
         return tuple(
             each
             for each in self._replicas.values()
-            if each.key.id != self._leader.id
-            and not self._voters.is_voter(each.key)
-            and now_ms - each.fetch_ms < OBSERVER_SESSION_MS
+            if self._is_observer(each) and now_ms - each.fetch_ms < OBSERVER_SESSION_MS
         )
+
+    def _is_observer(self, replica: ReplicaProgress) -> bool:
+        return replica.key.id != self._leader.id and not self._voters.is_voter(replica.key)
