@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from cluster import REQUEST_MS_MAX, WAIT_SECONDS_MAX, Cluster, run, until
+from cluster import REQUEST_MS_MAX, WAIT_SECONDS_MAX, Cluster, die, run, until
 
 from barnabas.client.connection import ClientConnection
 from barnabas.errors import ErrorCode
@@ -27,17 +27,6 @@ from barnabas.server.broker import Broker
 
 METADATA_VERSION = 12
 HEARTBEAT_VERSION = 1
-
-
-async def die(cluster: Cluster, node_id: int) -> None:
-    """As a killed process: all of its sockets are closed in one moment, and say no more than that."""
-    broker = cluster.nodes[node_id].running
-    cluster.nodes[node_id].broker = None
-    for acceptor in (broker.acceptor, broker.controller_acceptor):
-        acceptor.close()
-        acceptor.close = lambda: None  # type: ignore[method-assign]
-    broker.peers.close()
-    await broker.stop(hand_over=False)
 
 
 def leader_told(answer: Any) -> int:

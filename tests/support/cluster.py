@@ -364,3 +364,14 @@ def content(partition: Partition) -> bytes:
     for segment in log.segments:
         found += segment.file().read(0, segment.size_bytes)
     return bytes(found)
+
+
+async def die(cluster: Cluster, node_id: int) -> None:
+    """As a killed process: all of its sockets are closed in one moment, and say no more than that."""
+    broker = cluster.nodes[node_id].running
+    cluster.nodes[node_id].broker = None
+    for acceptor in (broker.acceptor, broker.controller_acceptor):
+        acceptor.close()
+        acceptor.close = lambda: None  # type: ignore[method-assign]
+    broker.peers.close()
+    await broker.stop(hand_over=False)
