@@ -7,6 +7,7 @@ Does not know: where brokers are, what other requests mean.
 """
 
 import asyncio
+import logging
 import ssl
 from base64 import b64encode
 from collections.abc import Callable, Generator
@@ -24,6 +25,8 @@ from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.runtime.interfaces import Address, Runtime, Socket
 from barnabas.runtime.tls_socket import TlsSocket
 
+logger = logging.getLogger(__name__)
+
 HANDSHAKE_VERSION: Final = 1  # since then the mechanism's bytes travel in requests, which can say what is wrong
 ROUNDS_MAX: Final = 4  # no mechanism here needs more than two
 NONCE_BYTES: Final = 24
@@ -33,6 +36,10 @@ RENEWAL_MS_MIN: Final = 1000  # brokers do not take a second renewal within a se
 Best = Callable[[int, int], int]  # the best version of an API, from a least one on
 
 
+class TokenMissing(ConnectionLost):
+    """There is no token at the moment, and so no connection."""
+
+
 class Security:
     def __init__(self, config: ClientConfig, runtime: Callable[[], Runtime]) -> None:
         self._runtime = runtime
@@ -40,6 +47,7 @@ class Security:
         self._credentials: Credentials | None = credentials(config) if uses_sasl(config) else None
         self._context: ssl.SSLContext | None = context_of(config) if uses_tls(config) else None
         self._has_certificate = bool(config.ssl_keystore_location or config.ssl_keystore_key)
+        self._has_had_token = False  # the function that returns it has done so
         self._renewals: dict[asyncio.Task[None], None] = {}  # under way; an event loop itself does not keep them
 
     # TLS
@@ -65,7 +73,7 @@ class Security:
         """Raises what says more of a new connection that was lost: in TLS 1.3 a client is refused only then."""
         if isinstance(lost.__cause__, ssl.SSLError):
             raise TlsError(f"{where}: {_words(lost.__cause__)}") from lost
-        if self._context is not None and not self._has_certificate:
+        if self._context is not None and not self._has_certificate and not isinstance(lost, TokenMissing):
             raise ConnectionLost(f"{where}: {lost}; perhaps it wants a certificate (ssl_keystore_location)") from lost
 
     # SASL
@@ -126,11 +134,18 @@ class Security:
         if isinstance(given, str):
             return given
         try:
-            token = await self._runtime().offload(given)  # it may well ask somebody over the network
-            return token if isinstance(token, str) else await token
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                token = await self._runtime().offload(given)  # it may well ask somebody over the network
+                found: str = token if isinstance(token, str) else await token
         except Exception as error:
             words = f"sasl_oauthbearer_token: the function that returns it failed: {error!r}"
-            raise _error(ErrorCode.SASL_AUTHENTICATION_FAILED, words) from error
+            if not self._has_had_token:
+                raise _error(ErrorCode.SASL_AUTHENTICATION_FAILED, words) from error
+            # It worked before, so whom it asks may be back soon: this connection is not made, and then tried again.
+            logger.warning("%s; it is called again", words)
+            raise TokenMissing(words) from error
+        self._has_had_token = True
+        return found
 
     # Renewal
 
@@ -152,6 +167,9 @@ class Security:
             await self.authenticate(connection, best, where)
         except KafkaError as error:
             connection.close(error)  # whoever waits on it is told why
+        except Exception as error:
+            logger.exception("the authentication at %s cannot be renewed", where)
+            connection.close(ConnectionLost(f"{where}: the authentication cannot be renewed: {error!r}"))
         finally:
             connection.release()
 

@@ -431,3 +431,15 @@ def test_room_is_given_in_order() -> None:
     assert granted == ["small", "late"]
     room.leave(late)  # granted, and not wanted any more
     assert room.used_bytes == 70
+
+
+def test_room_and_failures_are_told_before_whoever_waits() -> None:
+    """A transaction that must not be committed says so before anybody hears of the record, whatever they do then."""
+    bench = Bench()
+    told: list[str] = []
+    bench.accumulator.on_failure = lambda batch, _error: told.append(f"failure of {batch.record_count}")
+    bench.accumulator.on_resolved = lambda _batch: told.append("room")
+    (batch,) = bench.full(b"a")
+    batch.when_done(lambda _batch: told.append("waiter"))
+    bench.accumulator.abandon(batch, TOO_LARGE)
+    assert told == ["failure of 1", "room", "waiter"]

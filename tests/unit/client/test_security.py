@@ -108,6 +108,37 @@ def test_a_function_that_has_no_token() -> None:
     assert "the identity provider is down" in str(error)
 
 
+@pytest.mark.parametrize("how", ["fails", "hangs"])
+def test_a_function_that_has_no_token_for_a_moment(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It had one when the client started: who asks again is served, and nobody is told to give up."""
+    world = World()
+    wants("OAUTHBEARER")(world)
+    troubles = 0
+
+    async def token() -> str:
+        nonlocal troubles
+        if troubles:
+            troubles -= 1
+            await asyncio.sleep(3600 if how == "hangs" else 0)
+            raise RuntimeError("the identity provider is down")
+        return SECRET
+
+    async def scenario() -> None:
+        nonlocal troubles
+        async with cluster(world, **sasl("OAUTHBEARER", token), request_timeout_ms=5000) as client:  # type: ignore[arg-type]
+            troubles = 2
+            node_id = next(iter(client.brokers))
+            await client.retry(
+                lambda: client.request(node_id, MetadataRequest(topics=[]), purpose="fetch"),
+                what="metadata",
+                timeout_ms=60_000,
+            )
+            assert troubles == 0
+
+    world.run(scenario)
+    assert "it is called again" in caplog.text
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_wrong_password_is_not_tried_again(mechanism: str) -> None:
     error, broker = refused(wants(*MECHANISMS), **sasl(mechanism, f"not {SECRET}"))

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from barnabas.client.cluster import GROUP, Cluster
-from barnabas.client.errors import KafkaError, error_of
+from barnabas.client.errors import KafkaError, KafkaTimeoutError, error_of
 from barnabas.client.offset_requests import OffsetRequests
 from barnabas.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.errors import ErrorCode
@@ -37,7 +37,10 @@ class Committer:
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}  # the last known to be
 
     async def commit(self, offsets: Offsets, timeout_ms: float) -> None:
-        """Returns once the group has them. CommitFailedError where it has gone on without this member."""
+        """Returns once the group has them. CommitFailedError where it has gone on without this member.
+
+        The time includes the wait for the commits before it.
+        """
         if not offsets:
             return
 
@@ -47,15 +50,28 @@ class Committer:
                 raise error_of(ErrorCode.UNKNOWN_MEMBER_ID, about="the commit")
             self._judge(await self._requests.commit(who, offsets, self._cluster.config.request_timeout_ms))
 
-        async with self._in_turn:
+        clock = self._cluster.runtime.clock
+        deadline_ms = clock.monotonic_ms() + timeout_ms
+        await self._wait_for_turn(timeout_ms)
+        try:
             group = self._who()
             await self._cluster.retry(
                 attempt,
                 what="the commit",
-                timeout_ms=timeout_ms,
+                timeout_ms=max(deadline_ms - clock.monotonic_ms(), 1),
                 coordinator=None if group is None else (GROUP, group.group_id),
             )
             self._committed.update(offsets)
+        finally:
+            self._in_turn.release()
+
+    async def _wait_for_turn(self, timeout_ms: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._in_turn.acquire()
+        except TimeoutError:
+            words = f"the commit: the one before it is still under way after {timeout_ms:.0f} ms"
+            raise KafkaTimeoutError(words) from None
 
     def _judge(self, results: Mapping[TopicPartition, ErrorCode]) -> None:
         worst: KafkaError | None = None

@@ -524,13 +524,12 @@ class Accumulator:
 
     def _resolve(self, batch: Batch, outcome: Outcome) -> None:
         is_whole = self._unresolved.pop(batch, batch) is None
+        if is_whole:  # of a part, the whole speaks
+            if isinstance(outcome, KafkaError):
+                self.on_failure(batch, outcome)
+            self.on_resolved(batch)
         batch.resolve(outcome)
         batch.forget()
-        if not is_whole:
-            return  # a part: the whole speaks for it
-        if isinstance(outcome, KafkaError):
-            self.on_failure(batch, outcome)
-        self.on_resolved(batch)
 
 
 class Ticket(NamedTuple):

@@ -5,11 +5,15 @@ Does not know: how records are sent.
 """
 
 import asyncio
+import logging
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.client.errors import KafkaError
 from barnabas.client.producing.accumulator import Batch
+
+logger = logging.getLogger(__name__)
 
 
 class RecordMetadata(NamedTuple):
@@ -49,7 +53,15 @@ class RecordFuture:
         return RecordMetadata(batch.topic, batch.partition, outcome.base_offset, timestamp_ms)
 
     def add_done_callback(self, callback: Callable[["RecordFuture"], object]) -> None:
-        self._batch.when_done(lambda _batch: callback(self))
+        """Called with this future once it is done. What it raises is logged."""
+
+        def call(batch: Batch) -> None:
+            try:
+                callback(self)
+            except Exception:  # others wait for the batch too, and the producer goes on
+                logger.exception("the callback of a record of %s failed", batch.topic_partition)
+
+        self._batch.when_done(call)
 
     def _outcome(self) -> Any:
         outcome = self._batch.outcome_of(self._place) if self._batch.outcome is not None else None
@@ -72,15 +84,17 @@ def ending(batch: Batch) -> "asyncio.Future[None]":
 class RecordFutures(Sequence[RecordFuture]):
     """The outcomes of many records, in their order: `await` it for the list of their RecordMetadata."""
 
-    __slots__ = ("_count", "_stretches", "places")
+    __slots__ = ("_count", "_starts", "_stretches", "places")
 
     def __init__(self) -> None:
         self._stretches: list[tuple[Batch, int, int]] = []  # a batch, the place of the first there, and how many
+        self._starts: list[int] = []  # how many records come before each stretch
         self._count = 0
         self.places: list[int] | None = None  # of each record among the stretches, where those are in another order
 
     def add(self, batch: Batch, place: int, count: int) -> None:
         self._stretches.append((batch, place, count))
+        self._starts.append(self._count)
         self._count += count
 
     def __len__(self) -> int:
@@ -94,11 +108,9 @@ class RecordFutures(Sequence[RecordFuture]):
             raise IndexError(index)
         if self.places is not None:
             position = self.places[position]
-        for batch, place, count in self._stretches:
-            if position < count:
-                return RecordFuture(batch, place + position)
-            position -= count
-        raise AssertionError
+        found = bisect_right(self._starts, position) - 1
+        batch, place, _count = self._stretches[found]
+        return RecordFuture(batch, place + position - self._starts[found])
 
     def __await__(self) -> Generator[Any, None, list[RecordMetadata]]:
         for batch, _place, _count in self._stretches:

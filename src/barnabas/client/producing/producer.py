@@ -546,7 +546,7 @@ class Producer(Lifetime):
             if self._transactions.state is State.ABORTING:
                 return  # it was meant to
             self._transactions.failed(error)
-        logger.error("%d records of %s are not written: %s", len(batch.timestamps_ms), batch.topic_partition, error)
+        logger.error("%d records of %s are not written: %s", batch.record_count, batch.topic_partition, error)
 
 
 def _no_partition(topic: str, partition: object, count: int) -> KafkaError:
