@@ -6,6 +6,7 @@ Does not know: which versions the broker serves, retries, where brokers are.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,6 +23,8 @@ from barnabas.protocol.framing import (
 from barnabas.protocol.message import DecodeError, Message
 from barnabas.runtime.frame_reader import FrameBuffers, FrameReader
 from barnabas.runtime.interfaces import Clock, Socket, Timer
+
+logger = logging.getLogger(__name__)
 
 RESPONSE_BYTES_MAX = 1 << 30  # a fetch may be this large; beyond it the length is taken for garbage
 CORRELATION_ID_MAX = (1 << 31) - 1
@@ -196,6 +199,9 @@ class ClientConnection:
             return
         except (OSError, DecodeError) as error:
             self._broke(error)
+        except Exception as error:  # a bug, or an answer that nobody thought of; whoever waits must not do so for ever
+            logger.exception("an answer of %s cannot be read", self._socket.peer_address)
+            self._broke(error)
 
     def _broke(self, error: Exception) -> None:
         lost = ConnectionLost(f"the connection broke: {error}")
@@ -214,19 +220,22 @@ class ClientConnection:
     def _answered(self, frame: memoryview) -> None:
         if not self._waiting:
             raise DecodeError("an answer to nothing")
-        api_key, version, asked_id, answer, timer, handle = self._waiting.popleft()
-        timer.cancel()
+        api_key, version, asked_id, answer, timer, handle = self._waiting[0]  # stays there until it has its answer
         correlation_id, position = decode_response_header(frame, 0, response_header_version(api_key, version))
         if correlation_id != asked_id:
             raise DecodeError(f"an answer to request {correlation_id} where one to {asked_id} was due")
         if handle is not None:
             response, _end = apis.response_class(api_key).decode(frame, position, version)
+            self._waiting.popleft()
+            timer.cancel()
             self._hand_over(response, handle, answer)
             return
         if api_key == apis.ApiKey.API_VERSIONS and frame[position : position + 2] == _UNSUPPORTED_VERSION:
             version = 0  # a broker that does not know the version asked for answers with its oldest (KIP-511)
         # The frame's buffer belongs to the reader, and whoever awaits runs later: the records need a copy of their own.
         response, _end = apis.response_class(api_key).decode(memoryview(bytearray(frame)), position, version)
+        self._waiting.popleft()
+        timer.cancel()
         if not answer.done():
             answer.set_result(response)
 

@@ -249,9 +249,14 @@ _ADVICE: dict[ErrorCode, str] = {
 }
 
 
+def known_code(code: int) -> ErrorCode:
+    """A code that this client does not know, of a newer broker, is an error like others."""
+    return ErrorCode(code) if code in ErrorCode._value2member_map_ else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def error_of(code: int, message: str | None = None, *, about: str = "") -> KafkaError:
     """The exception for a code that is not NONE. `about` names the topic, group or id; `message` is the broker's."""
-    known = ErrorCode(code) if code in ErrorCode._value2member_map_ else ErrorCode.UNKNOWN_SERVER_ERROR
+    known = known_code(code)
     assert known != ErrorCode.NONE
     words = message or _ADVICE.get(known) or known.name.lower().replace("_", " ")
     if known == ErrorCode.UNKNOWN_SERVER_ERROR and not message:

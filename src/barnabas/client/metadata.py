@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from barnabas.client.errors import known_code
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from barnabas.types import NO_LEADER, NO_LEADER_EPOCH, ZERO_UUID, BrokerId, LeaderEpoch, TopicPartition, Uuid
@@ -118,7 +119,7 @@ class ClusterMetadata:
 
     def _apply_topic(self, name: str, topic: MetadataResponseTopic) -> None:
         if topic.error_code != ErrorCode.NONE:
-            error = ErrorCode(topic.error_code)
+            error = known_code(topic.error_code)
             self.errors[name] = error
             if error != ErrorCode.LEADER_NOT_AVAILABLE:
                 self._forget(name)

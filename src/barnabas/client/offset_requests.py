@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from barnabas.client.cluster import GROUP, Cluster
-from barnabas.client.errors import KafkaError, error_of
+from barnabas.client.errors import KafkaError, error_of, known_code
 from barnabas.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -263,7 +263,7 @@ class OffsetRequests:
         node_id = await self._cluster.coordinator(GROUP, who.group_id, timeout_ms=timeout_ms)
         response = await self._cluster.request(node_id, request, timeout_ms=timeout_ms, version_max=NAMES_VERSION_MAX)
         return {
-            TopicPartition(topic.name, each.partition_index): ErrorCode(each.error_code)
+            TopicPartition(topic.name, each.partition_index): known_code(each.error_code)
             for topic in response.topics
             for each in topic.partitions
         }

@@ -5,9 +5,12 @@ caller is given the exception. After `close` none runs. Does not know: what they
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Generator
 from types import coroutine
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 
 @coroutine
@@ -32,7 +35,10 @@ class Workers:
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.pop(task, None)
-        if not task.cancelled() and (error := task.exception()) is not None and self.failure is None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        logger.error("%s ended: %s", task.get_name(), error)
+        if self.failure is None:
             self.failure = error
             self._on_failure()
 

@@ -62,3 +62,16 @@ def test_the_time_of_a_commit_includes_those_before_it() -> None:
         await world.committer.commit({P0: OffsetAndMetadata(9)}, 1500)
 
     loop.run(scenario())
+
+
+def test_an_automatic_commit_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    loop = VirtualLoop()
+
+    async def scenario() -> None:
+        world = World(loop)
+        world.committer.begin_automatic({P0: OffsetAndMetadata(3)}, 500)
+        await world.committer.finish(60_000)
+        await asyncio.sleep(0)
+        assert "offsets were not committed" in caplog.text
+
+    loop.run(scenario())

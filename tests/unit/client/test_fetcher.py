@@ -321,3 +321,14 @@ def test_a_lost_session_is_begun_anew() -> None:
         assert await world.answer() == (1, [(0, 0)])
 
     play(scenario)
+
+
+def test_an_error_of_a_newer_broker_does_not_end_the_worker() -> None:
+    async def scenario(world: World) -> None:
+        world.read_from(0, P0)
+        await world.answer(PartitionData(partition_index=0, error_code=9999))
+        await world.clock.sleep(1000)
+        await world.answer(data(0, 0))
+        assert offsets(world) == [(0, 0), (0, 1), (0, 2)]
+
+    play(scenario)

@@ -15,7 +15,7 @@ from typing import Any
 from barnabas.client.assignors.exchange import assigned_partitions, assignment_bytes, subscription_bytes
 from barnabas.client.assignors.specification import NO_RACKS, Assignor, ReplicaRacks
 from barnabas.client.consuming.group_member import NEVER_MS, Change, ChangeKind, GroupMember, MemberSettings
-from barnabas.client.errors import KafkaError, error_of
+from barnabas.client.errors import KafkaError, error_of, known_code
 from barnabas.errors import ErrorCode
 from barnabas.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from barnabas.protocol.message import DecodeError, Message
@@ -221,7 +221,7 @@ class ClassicMember(GroupMember):
             case SyncGroupResponse():
                 self._synced(response, now_ms)
             case HeartbeatResponse():
-                self._heard(ErrorCode(response.error_code))
+                self._heard(known_code(response.error_code))
 
     def failed(self, now_ms: float) -> None:
         self._in_flight = None
@@ -238,7 +238,7 @@ class ClassicMember(GroupMember):
         return True
 
     def _joined(self, response: JoinGroupResponse, now_ms: float) -> None:
-        error = ErrorCode(response.error_code)
+        error = known_code(response.error_code)
         if error == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id  # and ask again with it (KIP-394)
             return
@@ -265,7 +265,7 @@ class ClassicMember(GroupMember):
                 self.state = State.ASSIGNING
 
     def _synced(self, response: SyncGroupResponse, now_ms: float) -> None:
-        error = ErrorCode(response.error_code)
+        error = known_code(response.error_code)
         if error == ErrorCode.REBALANCE_IN_PROGRESS:
             self.state = State.JOINING
             return

@@ -6,6 +6,7 @@ Does not know: what was consumed (it is told).
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 
 from barnabas.client.cluster import GROUP, Cluster
@@ -14,6 +15,8 @@ from barnabas.client.offset_requests import OffsetRequests
 from barnabas.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from barnabas.errors import ErrorCode
 from barnabas.types import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
@@ -108,6 +111,7 @@ class Committer:
         new = self.not_committed(offsets)
         if new:
             self._automatic = self.begin(new, timeout_ms)
+            self._automatic.add_done_callback(_warn_of_failure)
 
     def not_committed(self, offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
         return {each: found for each, found in offsets.items() if self._committed.get(each) != found}
@@ -127,3 +131,8 @@ class Committer:
             task.cancel()
         for task in tasks:
             await asyncio.wait([task])
+
+
+def _warn_of_failure(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.warning("offsets were not committed, and are with the next commit: %s", error)

@@ -14,7 +14,7 @@ from typing import Any
 
 from barnabas.client.assignors.specification import NO_RACKS, ReplicaRacks
 from barnabas.client.consuming.group_member import NEVER_MS, Change, ChangeKind, GroupMember, MemberSettings
-from barnabas.client.errors import error_of
+from barnabas.client.errors import error_of, known_code
 from barnabas.errors import ErrorCode
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.consumer_group_heartbeat import (
@@ -162,7 +162,7 @@ class ConsumerMember(GroupMember):
             return  # the member has left meanwhile
         self._in_flight = False
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
-        error = ErrorCode(response.error_code)
+        error = known_code(response.error_code)
         if error in THROWN_OUT:
             self._warn_of_loss(error)
             self._reset()

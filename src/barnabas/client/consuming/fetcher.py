@@ -19,7 +19,7 @@ from barnabas.client.consuming.fetch_session import FIRST_EPOCH, FetchSession, W
 from barnabas.client.consuming.fetched_records import FetchedRecords, end_of_batches
 from barnabas.client.consuming.record_decoder import ConsumerBatch, ConsumerRecord
 from barnabas.client.consuming.subscription import PartitionState, Position, SubscriptionState
-from barnabas.client.errors import KafkaError, error_of
+from barnabas.client.errors import KafkaError, error_of, known_code
 from barnabas.client.metadata import Leader, Node
 from barnabas.client.settings import ConsumerConfig
 from barnabas.client.workers import Workers
@@ -283,7 +283,7 @@ class Fetcher:
             purpose=FETCH,
             version_max=None if has_ids else NAMES_VERSION_MAX,
         )
-        error = ErrorCode(response.error_code)
+        error = known_code(response.error_code)
         if session.answered(error, response.session_id):
             self._received(response, wanted)
         elif request.session_epoch == FIRST_EPOCH:
@@ -310,7 +310,7 @@ class Fetcher:
 
     def _take_in(self, partition: TopicPartition, state: PartitionState, wanted: Wanted, data: PartitionData) -> bool:
         """One partition's part of an answer. True where metadata is out of date."""
-        error = ErrorCode(data.error_code)
+        error = known_code(data.error_code)
         waiting = self._waiting.get(partition)
         expected = state.position.offset if state.position is not None else -1
         if waiting is not None and waiting.state is state and waiting.answers:

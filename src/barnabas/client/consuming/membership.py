@@ -14,7 +14,7 @@ from barnabas.client.cluster import GROUP, Cluster
 from barnabas.client.consuming.classic_member import ClassicMember
 from barnabas.client.consuming.consumer_member import ConsumerMember
 from barnabas.client.consuming.group_member import NEVER_MS, GroupMember, MemberSettings
-from barnabas.client.errors import KafkaError
+from barnabas.client.errors import KafkaError, known_code
 from barnabas.client.settings import ConsumerConfig
 from barnabas.errors import ErrorCode
 from barnabas.protocol.message import Message
@@ -133,7 +133,7 @@ class Membership:
                 member.failure = error
                 self._on_change()
             return False
-        error_code = ErrorCode(response.error_code)
+        error_code = known_code(response.error_code)
         if error_code in NOT_HERE:
             if error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 cluster.forget_coordinator(GROUP, group_id)

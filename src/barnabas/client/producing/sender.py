@@ -169,14 +169,15 @@ class Sender:
             self._failed(batches, error)
             return
         if config.acks == 0:
-            link.connection.tell(request, version)
-            for batch in batches:
-                self._accumulator.written(batch, -1)
+            self._tell(link.connection, request, version, batches)
             return
         link.in_flight += 1
+        is_out = True
         waiting = {(batch.topic, batch.partition): batch for batch in batches}
 
         def answered(response: ProduceResponse) -> None:
+            nonlocal is_out
+            is_out = False
             link.in_flight -= 1
             self._cluster.peer(node_id, PURPOSE).succeeded()
             self._answered(link, waiting, response)
@@ -185,7 +186,7 @@ class Sender:
             error = ConnectionLost("the request was cancelled") if done.cancelled() else done.exception()
             if error is None:
                 return
-            link.in_flight -= 1
+            link.in_flight -= is_out
             if not isinstance(error, KafkaError):
                 error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer cannot be used: {error}")
             for batch in batches:
@@ -194,6 +195,16 @@ class Sender:
 
         timeout_ms = config.request_timeout_ms
         link.connection.request_and_handle(request, version, answered, timeout_ms).add_done_callback(ended)
+
+    def _tell(self, connection: ClientConnection, request: ProduceRequest, version: int, batches: list[Batch]) -> None:
+        """Without acknowledgements: what the connection has taken counts as written."""
+        try:
+            connection.tell(request, version)
+        except ConnectionLost as error:  # the request before this one broke it
+            self._failed(batches, error)
+            return
+        for batch in batches:
+            self._accumulator.written(batch, -1)
 
     def _request(self, batches: list[Batch], version: int) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
