@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 READY_SECONDS_MAX = 60.0
+DONE = "-- done --"
 USERS = ("postgres", "nobody")  # whom root hands the server to
 DRIVER_VERSION = "42.7.7"
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -69,6 +70,39 @@ def why_unavailable() -> str | None:
     return None
 
 
+class Session:
+    """A connection with a transaction that stays open."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._process = subprocess.Popen(
+            [*command, "-A", "-t", "-q"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        self.run("BEGIN")
+
+    def run(self, statement: str) -> list[str]:
+        """Its lines, once it is done."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{statement};\n\\echo {DONE}\n")
+        self._process.stdin.flush()
+        found: list[str] = []
+        while (line := self._process.stdout.readline().rstrip("\n")) != DONE:
+            assert self._process.poll() is None, "psql has ended"
+            found.append(line)
+        return found
+
+    def commit(self) -> None:
+        self.run("COMMIT")
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.communicate("\\q\n", timeout=READY_SECONDS_MAX)
+
+
 class Postgres:
     def __init__(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -116,11 +150,18 @@ class Postgres:
     def _answers(self) -> bool:
         return self._psql("SELECT 1").returncode == 0
 
-    def _psql(self, statement: str) -> subprocess.CompletedProcess[str]:
+    def session(self) -> Session:
+        return Session(self._command())
+
+    def _command(self) -> list[str]:
         found = programs()
         assert found is not None
-        command = [str(found / "psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", "barnabas", "-d", "postgres"]
-        return subprocess.run([*command, "-A", "-t", "-c", statement], capture_output=True, text=True, check=False)
+        return [str(found / "psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", "barnabas", "-d", "postgres"]
+
+    def _psql(self, statement: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*self._command(), "-A", "-t", "-c", statement], capture_output=True, text=True, check=False
+        )
 
     def run(self, statement: str) -> list[str]:
         """Its lines, with | between columns."""

@@ -1,7 +1,7 @@
 """Ready flows between topics and a JDBC database, exactly once both ways.
 
-In: rows of a table in the order of a column that only grows. How far it came is the number of the sink's last batch, so
-that the rows and the place where to go on become visible together.
+In: rows of a table in the order of a column that only grows, as far as they are settled (`settled_rows`). How far it
+came is the number of the sink's last batch, so that the rows and the place where to go on become visible together.
 Out: a batch goes to a table beside the target, and from there into it in one transaction of the database, together
 with its number; a batch that is there already is left out.
 Always holds: nothing is kept but in the cluster and in the database. Does not know: which database it is, beyond SQL.
@@ -10,16 +10,15 @@ Always holds: nothing is kept but in the cluster and in the database. Does not k
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import contextmanager
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from barnabas.spark.pipelines.database import connected
 from barnabas.spark.pipelines.model import EachBatch, Flow, Polling, Run, TopicSink
 from barnabas.spark.pipelines.processing import parsed
+from barnabas.spark.pipelines.settled_rows import settled_end
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame
 
 ROWS_PER_POLL = 100_000
@@ -36,21 +35,37 @@ def jdbc_in(
     key: str | None = None,
     options: Mapping[str, str] | None = None,
     rows_per_poll: int = ROWS_PER_POLL,
+    settle_seconds: float | None = None,
 ) -> Polling:
-    """New rows of a table as JSON. `column` is a whole number of its own for each row, and grows."""
+    """New rows of a table as JSON. `column` is a whole number from 0 on, of its own for each row, and grows.
+
+    Rows are read once no row with a smaller number can come any more: see `settled_rows`. `settle_seconds` is for how
+    long a transaction may stay open where the database does not tell who writes.
+    """
+    settings = dict(options or {})
+    settled = -1  # up to here no row can come any more
 
     def poll(run: Run) -> int:
         from pyspark.sql import functions as F
 
+        nonlocal settled
         # The place is kept in the cluster for all to see, and a URL may hold a password.
         query_id = sha256(f"{url} {table} {column}".encode()).hexdigest()
         last = _last_batch(run, name, query_id)
-        wanted = f"(SELECT * FROM {table} WHERE {column} > {last} ORDER BY {column} LIMIT {rows_per_poll}) AS fresh"
-        reader = run.spark.read.format("jdbc").options(**(options or {}), url=url, dbtable=wanted)
+        if settled <= last:
+            newest = f"SELECT max({column}) FROM {table} WHERE {column} > {last}"
+            end = settled_end(run, url, settings, newest=newest, settle_s=settle_seconds)
+            if end is None:
+                return 0
+            settled = end
+        fresh = f"{column} > {last} AND {column} <= {settled}"
+        wanted = f"(SELECT * FROM {table} WHERE {fresh} ORDER BY {column} LIMIT {rows_per_poll}) AS fresh"
+        reader = run.spark.read.format("jdbc").options(**settings, url=url, dbtable=wanted)
         rows = reader.load().persist()
         try:
             found = rows.agg(F.count("*"), F.max(column)).first()
             if found is None or not found[0]:
+                settled = last  # they were deleted; what came meanwhile is to be looked for
                 return 0
             count, end = found
             chosen = [F.col(key).cast("string").alias("key")] if key is not None else []
@@ -119,19 +134,19 @@ def _take_over(
 ) -> None:
     names = ", ".join(f'"{column}"' for column in columns)
     query_id = run.spark.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-    with _connected(run, url, settings) as execute:
-        execute(
+    with connected(run, url, settings) as database, database.transaction():
+        database.execute(
             f"CREATE TABLE IF NOT EXISTS {PROGRESS_TABLE} "
             "(sink VARCHAR(200) PRIMARY KEY, query VARCHAR(100) NOT NULL, batch BIGINT NOT NULL)"
         )
-        execute(
+        database.execute(
             f"INSERT INTO {PROGRESS_TABLE} SELECT ?, '', -1 "
             f"WHERE NOT EXISTS (SELECT 1 FROM {PROGRESS_TABLE} WHERE sink = ?)",
             sink,
             sink,
         )
         # The row is locked by this: of two drivers one waits for the other.
-        moved = execute(
+        moved = database.execute(
             f"UPDATE {PROGRESS_TABLE} SET query = ?, batch = ? WHERE sink = ? AND (query <> ? OR batch < ?)",
             query_id,
             batch_id,
@@ -140,36 +155,4 @@ def _take_over(
             batch_id,
         )
         if moved:
-            execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM {beside}")
-
-
-@contextmanager
-def _connected(run: Run, url: str, settings: Mapping[str, str]) -> Iterator[Any]:
-    """One transaction, by the driver that Spark uses; `execute` gives how many rows a statement touched."""
-    jvm: Any = run.spark._jvm
-    properties = jvm.java.util.Properties()
-    for key, value in settings.items():
-        properties.setProperty(key, value)
-    connection = jvm.java.sql.DriverManager.getConnection(url, properties)
-
-    def execute(statement: str, *values: str | int) -> int:
-        prepared = connection.prepareStatement(statement)
-        try:
-            for place, value in enumerate(values, 1):
-                if isinstance(value, int):
-                    prepared.setLong(place, value)
-                else:
-                    prepared.setString(place, value)
-            return int(prepared.executeUpdate())
-        finally:
-            prepared.close()
-
-    try:
-        connection.setAutoCommit(False)
-        yield execute
-        connection.commit()
-    except BaseException:
-        connection.rollback()
-        raise
-    finally:
-        connection.close()
+            database.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM {beside}")

@@ -13,6 +13,7 @@ it goes to the flow's dead-letter topic, and never to its sink. Does not know: w
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,10 +121,18 @@ class Pipeline:
 class Run:
     """What flows are given: the session, and topics by name."""
 
-    def __init__(self, pipeline: Pipeline, spark: SparkSession, *, once: bool = False) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        spark: SparkSession,
+        *,
+        once: bool = False,
+        stopped: threading.Event | None = None,
+    ) -> None:
         self.pipeline = pipeline
         self.spark = spark
         self.once = once  # end when all that is there now is done
+        self.stopped = stopped or threading.Event()  # set when flows are to end: what waits must wait for this as well
 
     def stream(self, topic: str, **options: Any) -> DataFrame:
         """Records from the first one on; `options` are those of the data source."""

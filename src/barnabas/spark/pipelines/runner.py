@@ -71,7 +71,7 @@ def run(
         raise FlowFailed(f"pipeline {pipeline.name} has no flows")
     made = session(pipeline.name, master=master, settings=pipeline.spark) if spark is None else spark
     stop = stopped or threading.Event()
-    context = Run(pipeline, made, once=once)
+    context = Run(pipeline, made, once=once, stopped=stop)
     with stopped_by_signals(stop) as at_once:
         later = [flow for flow in pipeline.flows.values() if once and isinstance(flow, Polling) and flow.is_last]
         running: list[RunningQuery | RunningPoll] = []
