@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import pickle
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,13 +17,16 @@ from client_libraries import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from barnabas.client.errors import KafkaTimeoutError
+from barnabas.client.cluster import Cluster
+from barnabas.client.errors import BrokersUnreachableError, KafkaTimeoutError
 from barnabas.config.validation import ConfigError
+from barnabas.spark.connections import connections
 from barnabas.spark.options import READ_OPTIONS, Options
 from barnabas.spark.reading import read_checks, stream_view
 from barnabas.spark.reading.batch_reader import BatchReader
 from barnabas.spark.reading.fetching import DataLoss, FetchTask
 from barnabas.spark.reading.offsets import OffsetError
+from barnabas.spark.reading.read_settings import read_config
 from barnabas.spark.reading.selection import NoSuchTopic
 from barnabas.spark.reading.stream_reader import StreamReader
 from barnabas.spark.schema import arrow_schema, columns
@@ -80,6 +85,17 @@ def numbers(rows: list[Row]) -> list[int]:
 
 def offsets_of(topic: str, *offsets: int) -> str:
     return json.dumps({topic: {str(number): offset for number, offset in enumerate(offsets)}})
+
+
+def test_one_cluster_for_all_who_ask_at_once(served: str) -> None:
+    config = read_config({"bootstrap.servers": served, "client.id": "at-once"})
+    here = connections()
+
+    async def ask() -> list[Cluster]:
+        return await asyncio.gather(*(here.cluster(config) for _ in range(3)))
+
+    kept = here.run(here.cluster(config)) if len({id(each) for each in here.run(ask())}) == 1 else None
+    assert kept is not None, "each has a cluster of its own, and all but one of them are never closed"
 
 
 class TestBatch:
@@ -147,6 +163,18 @@ class TestBatch:
         assert batch(
             served, subscribe=topic, startingTimestamp=NOW_MS + 9999, startingOffsetsByTimestampStrategy="latest"
         ) == ([], [])
+
+    @pytest.mark.parametrize("name", ["default.api.timeout.ms", "request.timeout.ms"])
+    def test_a_server_that_is_none_fails_in_the_time_that_was_given(self, name: str) -> None:
+        """One port refuses, the other takes connections and never answers."""
+        with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as closed:
+            ports = closed.getsockname()[1], silent.getsockname()[1]
+            closed.close()
+            for port in ports:
+                began = time.monotonic()
+                with pytest.raises(BrokersUnreachableError, match=f"answered at 127.0.0.1:{port} within 1500 ms"):
+                    batch(f"127.0.0.1:{port}", subscribe="t", **{f"kafka.{name}": 1500})
+                assert time.monotonic() - began < 10, "the default would take 30 seconds"
 
     def test_patterns_and_assignments(self, served: str, new_topic: Callable[..., str]) -> None:
         first, second = new_topic(2), new_topic()

@@ -43,15 +43,24 @@ class Connections:
         key = (type(config).__name__, ""), *sorted(config.overrides.items())
         found = self._clusters.pop(key, None)
         if found is None:
-            found = Cluster(config)
-            try:
-                await found.start()
-            except BaseException:
+            found = await self._started(config)
+            if (other := self._clusters.pop(key, None)) is not None:  # asked for at the same time
                 await found.close()
-                raise
+                found = other
         self._clusters[key] = found
         while len(self._clusters) > CLUSTERS_MAX:
             await self._clusters.pop(next(iter(self._clusters))).close()
+        return found
+
+    async def _started(self, config: ClientConfig) -> Cluster:
+        found = Cluster(config)
+        # A read has a limit for whole calls as well, and the first call is to find a broker.
+        call_timeout_ms = getattr(config, "default_api_timeout_ms", config.request_timeout_ms)
+        try:
+            await found.start(min(config.request_timeout_ms, call_timeout_ms))
+        except BaseException:
+            await found.close()
+            raise
         return found
 
 
