@@ -8,7 +8,7 @@ import logging
 import pickle
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -20,16 +20,20 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import BrokersUnreachableError, KafkaTimeoutError
 from barnabas.config.validation import ConfigError
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.spark.connections import connections
 from barnabas.spark.options import READ_OPTIONS, Options
 from barnabas.spark.reading import read_checks, stream_view
 from barnabas.spark.reading.batch_reader import BatchReader
-from barnabas.spark.reading.fetching import DataLoss, FetchTask
+from barnabas.spark.reading.brokers import Brokers
+from barnabas.spark.reading.fetching import DataLoss, Fetcher, FetchTask
 from barnabas.spark.reading.offsets import OffsetError
 from barnabas.spark.reading.read_settings import read_config
 from barnabas.spark.reading.selection import NoSuchTopic
 from barnabas.spark.reading.stream_reader import StreamReader
 from barnabas.spark.schema import arrow_schema, columns
+from barnabas.types import TopicPartition
 
 NOW_MS = time.time_ns() // 1_000_000 - 600_000  # recent, or retention takes the records away
 SECONDS_MAX = 120
@@ -294,6 +298,24 @@ class TestStream:
         assert stream.place[topic] == {"0": 8}
         assert stream.reader.reportLatestOffset() == {topic: {"0": 8}}
 
+    def test_bytes_are_limited_where_brokers_do_not_tell_sizes(
+        self, served: str, new_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Records are then taken for some size, not for nothing; and brokers are not asked at each trigger again."""
+        asked: list[int] = []
+
+        async def sizes(_brokers: Brokers, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+            asked.append(len(partitions))
+            return {}
+
+        monkeypatch.setattr(Brokers, "sizes", sizes)
+        topic = new_topic(2)  # one of them stays empty
+        produce(served, topic, 100)
+        stream = Stream(served, subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger=10 * 1024)
+        assert numbers(stream.batch()) == list(range(10))
+        assert numbers(stream.batch()) == list(range(10, 20))
+        assert len(asked) == 1
+
     def test_a_failed_first_batch_begins_where_it_began(self, served: str, new_topic: Callable[..., str]) -> None:
         topic = new_topic()
         produce(served, topic, 5)
@@ -443,6 +465,27 @@ class TestLoss:
         lenient.batch()
         produce(served, topic, 3, first=20)
         assert numbers(lenient.batch()) == [20, 21, 22]
+
+    def test_a_leader_that_lags_is_asked_again(
+        self, served: str, new_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One that was just replaced may not know an offset that its successor has: nothing is lost by that."""
+        topic = new_topic()
+        produce(served, topic, 10)
+        ask = Fetcher._ask
+        refused: list[int] = []
+
+        async def lagging(fetcher: Fetcher, node_id: int, request: FetchRequest) -> tuple[FetchResponse, bytes]:
+            response, records = await ask(fetcher, node_id, request)
+            if not refused:
+                refused.append(node_id)
+                response.responses[0].partitions[0].error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+                return response, b""
+            return response, records
+
+        monkeypatch.setattr(Fetcher, "_ask", lagging)
+        assert numbers(batch(served, subscribe=topic, failOnDataLoss="false")[1]) == list(range(10))
+        assert refused
 
     def test_gaps_are_no_loss(self, served: str, new_topic: Callable[..., str]) -> None:
         topic = new_topic()

@@ -40,6 +40,10 @@ def test_a_new_one_can_be_loaded_and_is_not_written_over(tmp_path: Path) -> None
         ({"flows": {"f": {"kind": "lake"}}}, "flow f: lake needs source, path"),
         ({"flows": {"f": {"kind": "files_in", "path": "p", "sink": "s", "format": "xml"}}}, "format xml is none of"),
         ({"flows": {"f": {"kind": "mirror", "source_servers": "s"}}}, "either topics or pattern"),
+        (
+            {"flows": {"f": {"kind": "sql", "query": "SELECT 1", "sources": ["a.b", "c", "a-b"], "sink": "s"}}},
+            "topics a.b and a-b have the same name as views",
+        ),
     ],
 )
 def test_mistakes_are_named(spec: dict[str, object], words: str) -> None:

@@ -21,6 +21,7 @@ from barnabas.client.errors import TopicExistsError
 from barnabas.client.offsets import OffsetAndMetadata
 from barnabas.config.describe import ConfigSource
 from barnabas.config.validation import ConfigError
+from barnabas.errors import ErrorCode
 from barnabas.spark.connections import connections
 from barnabas.spark.pipelines.model import EachBatch, Flow, Polling, Run, TopicSink
 from barnabas.spark.writing.offset_syncs import Segments, decode_syncs, translated
@@ -172,4 +173,7 @@ async def _commit(target: Admin, group_id: str, offsets: dict[TopicPartition, Of
     if not news:
         return 0
     results = await target.alter_consumer_group_offsets(group_id, news)
+    for error in results.failed.values():
+        if error.code != ErrorCode.UNKNOWN_MEMBER_ID:  # which says that it has members
+            raise error
     return len(results.done)

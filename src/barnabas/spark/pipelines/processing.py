@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.config.validation import ConfigError
 from barnabas.spark.pipelines.model import ERROR, EachBatch, Flow, Run, TopicSink
 
 if TYPE_CHECKING:
@@ -128,6 +129,13 @@ def sql(
 
     Its columns become the record: key, value, headers, timestamp; any other columns become the value, as JSON.
     """
+
+    views = {view_name(source): source for source in reversed(sources)}
+    for source in sources:
+        if views[view_name(source)] != source:
+            raise ConfigError(
+                f"flow {name}: topics {views[view_name(source)]} and {source} have the same name as views"
+            )
 
     def build(run: Run) -> DataFrame:
         for source in sources:

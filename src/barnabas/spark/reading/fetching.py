@@ -121,7 +121,14 @@ class Fetcher:
         if code not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
             raise error_of(code, about=str(split.name))
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:  # what the answer says of the log's bounds is then not to be used
-            bounds = (await Brokers(self._cluster, config).bounds([split.name]))[split.name]
+            brokers = Brokers(self._cluster, config)
+            bounds = (await brokers.bounds([split.name]))[split.name]
+            is_beyond = offset > bounds.latest and not await brokers.beyond_open_transactions({split.name: offset})
+            if offset >= bounds.earliest and not is_beyond:
+                # Who answered first was no longer the leader, or is not yet as far as the one before.
+                raise StaleMetadataError(
+                    ErrorCode.OFFSET_NOT_AVAILABLE, f"{split.name} refused offset {offset}, which it has"
+                )
             return Piece(offset, b"", offset, bounds.earliest, bounds.latest, ())
         answer = response.responses[0].partitions[0]
         end = answer.last_stable_offset if config.read_committed else answer.high_watermark

@@ -11,7 +11,7 @@ from barnabas.client.cluster import Cluster
 from barnabas.protocol.special_numbers import EARLIEST_TIMESTAMP
 from barnabas.spark.connections import Connections
 from barnabas.spark.options import COMMITTED, LATEST, Options
-from barnabas.spark.reading.batch_reader import bytes_per_record, cut
+from barnabas.spark.reading.batch_reader import BYTES_PER_RECORD, bytes_per_record, cut
 from barnabas.spark.reading.brokers import Brokers
 from barnabas.spark.reading.fetching import FetchTask
 from barnabas.spark.reading.offsets import Range, resolve_start, starting_points
@@ -174,7 +174,8 @@ class StreamView:
         if now_s - self._weights_s > WEIGHTS_AGE_MAX_S or not self._weights.keys() >= set(partitions):
             bounds = self._here.run(self._brokers.bounds(self._ids))
             filled = [Range(each, *bounds[each]) for each in self._ids if bounds[each].earliest < bounds[each].latest]
-            self._weights = self._here.run(bytes_per_record(self._brokers, filled, bounds))
+            found = self._here.run(bytes_per_record(self._brokers, filled, bounds))
+            self._weights = {each: found.get(each, BYTES_PER_RECORD) for each in self._ids}
             self._weights_s = now_s
         return self._weights
 
