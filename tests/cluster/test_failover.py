@@ -182,3 +182,21 @@ def test_a_node_that_is_no_controller_any_more_is_not_the_last_one_asked(
             assert answer.topics[0].error_code == ErrorCode.NONE
 
     run(scenario)
+
+
+@pytest.mark.parametrize("is_controlled", [True, False])
+def test_controlled_shutdown_can_be_turned_off(is_controlled: bool) -> None:
+    async def scenario() -> None:
+        async with Cluster(controlled_shutdown_enable=str(is_controlled).lower()) as cluster:
+            await cluster.create_topic("t")
+            await cluster.produce("t", b"a")
+            stopping = cluster.leader_id("t")
+            witness = cluster.followers("t")[0]
+            image = cluster.nodes[witness].running.controller
+            seen: list[bool] = []
+            cluster.on_change(witness, lambda: seen.append(image.image.brokers[stopping].in_controlled_shutdown))
+            await cluster.nodes[stopping].stop()
+            await until(lambda: cluster.leader_id("t") not in (stopping, -1), "another broker leads")
+            assert (True in seen) == is_controlled
+
+    run(scenario)

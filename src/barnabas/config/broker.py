@@ -83,6 +83,9 @@ class BrokerConfig(CleanerConfig):
     broker_heartbeat_interval_ms: int = integer(
         "broker.heartbeat.interval.ms", 2_000, help="How often a broker tells the controller that it lives."
     )
+    controlled_shutdown_enable: bool = boolean(
+        "controlled.shutdown.enable", True, help="Whether a broker that stops lets others lead its partitions first."
+    )
 
     # Where it keeps its files
     log_dir: tuple[str, ...] = names(

@@ -130,8 +130,7 @@ _NAMES_BY_REASON = {
         metadata.max.idle.interval.ms
     """,
     "it has one fixed value here, or belongs to a part of clusters that is not built yet": """
-        controlled.shutdown.enable controller.quorum.append.linger.ms
-        controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
+        controller.quorum.append.linger.ms controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms
         controller.socket.timeout.ms initial.broker.registration.timeout.ms
         request.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     """,

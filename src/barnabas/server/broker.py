@@ -176,7 +176,7 @@ class Broker:
     async def stop(self, *, hand_over: bool = True) -> None:
         """`hand_over` lets others lead what this broker leads; pointless where all of them stop together."""
         if quorum_setup.is_broker(self.config):
-            await self.lifecycle.stop(hand_over=hand_over)
+            await self.lifecycle.stop(hand_over=hand_over and self.config.controlled_shutdown_enable)
         await self.controller_registrant.stop()
         self.acceptor.close()
         self.transactions.close()
