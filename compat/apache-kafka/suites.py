@@ -42,6 +42,7 @@ EXCLUDED = (
     "-DexcludeArtifactIds=junit-platform-commons,junit-platform-engine,junit-platform-launcher,opentest4j",
 )
 JVM_FLAGS = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dlog4j2.disable.jmx=true")
+LOGGING = "rootLogger.level = info\n"  # some tests read what clients log; without an appender it goes nowhere else
 GRACE_SECONDS = 30  # the JVM ends itself at its limit; this is how long it may take to do so
 COMMON_PACKAGE = "org.apache.kafka."
 
@@ -209,7 +210,7 @@ class Suites:
 
     def _compiled(self, part: str) -> Path:
         sources = sorted((HERE / part).rglob("*.java"))
-        digest = hashlib.sha256(b"".join(each.read_bytes() for each in sources)).hexdigest()[:16]
+        digest = hashlib.sha256(b"".join([*(each.read_bytes() for each in sources), LOGGING.encode()])).hexdigest()[:16]
         classes = self._cache / f"{part}-{digest}"
         if classes.exists():
             return classes
@@ -218,7 +219,7 @@ class Suites:
             done = subprocess.run([*command, *map(str, sources)], capture_output=True, text=True)
             if done.returncode != 0:
                 raise CannotRun(f"javac cannot compile the {part}:\n{done.stderr}")
-            (Path(made) / "log4j2.properties").write_text("rootLogger.level = off\n")
+            (Path(made) / "log4j2.properties").write_text(LOGGING)
             if not classes.exists():  # another run may have been quicker
                 shutil.copytree(made, f"{classes}.{os.getpid()}")
                 Path(f"{classes}.{os.getpid()}").rename(classes)
