@@ -28,4 +28,5 @@ def played(name: str, address: str, run: str) -> list[str]:
 
 
 import group_cases  # noqa: E402, F401  # these fill CASES
+import request_cases  # noqa: E402, F401
 import transaction_cases  # noqa: E402, F401

@@ -80,14 +80,10 @@ class Dialogue:
         """The response, which is written down; None where the broker closed the connection instead."""
         return self._heard(type(request).__name__, lambda: self.wire.call(request, version))
 
-    def ask_bytes(self, what: str, frame: bytes, api_key: int, version: int) -> Any:
-        """The same with a frame made by hand."""
-
-        def call() -> Any:
-            self.wire.send_bytes(frame)
-            return self.wire.receive(api_key, version)[1]
-
-        return self._heard(what, call)
+    def answer_to(self, frame: bytes, api_key: int, version: int) -> Any:
+        """The response to a frame made by hand."""
+        self.wire.send_bytes(frame)
+        return self.wire.receive(api_key, version)[1]
 
     def expect(self, what: str, value: object) -> None:
         self.lines.append(f"{what}: {self._shown('', value)}")

@@ -153,7 +153,7 @@ class DecodeWriter(Code):
         """A string, bytes or records; `statement` has a place for the value."""
         name, kind = field.field.name, field.field.type
         expression = {
-            "string": 'str(view[start:position], "utf-8")',
+            "string": 'str(view[start:position], "utf-8", "kafka")',  # the handler is in `message`
             "bytes": "bytes(view[start:position])",
             "records": "view[start:position]",
         }[kind]

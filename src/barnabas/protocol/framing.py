@@ -69,7 +69,7 @@ def decode_request_header(view: memoryview, position: int) -> RequestHeader:
             position += size
             if position > len(view):
                 raise DecodeError(f"request header: client_id of {size} bytes; {len(view) - start} are left")
-            client_id = view[start:position].tobytes().decode()
+            client_id = view[start:position].tobytes().decode("utf-8", "kafka")
         if api_version >= flexible_from(api_key):
             if view[position]:
                 position = skip_tags(view, position, len(view))

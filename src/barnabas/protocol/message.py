@@ -2,10 +2,12 @@
 
 Always holds: whatever the bytes, decoding returns a message or raises DecodeError (a version that the message does not
 have is UnsupportedVersionError); it never reads beyond the view. Encoding a value that the wire cannot carry raises
-EncodeError or UnsupportedVersionError, and then `out` may end in a part of the message.
+EncodeError or UnsupportedVersionError, and then `out` may end in a part of the message. In strings that are not UTF-8,
+U+FFFD stands for what is wrong, as in Kafka.
 Does not know: any particular message, headers, frames.
 """
 
+from codecs import register_error
 from collections.abc import Callable, Mapping
 from struct import error as StructError
 from typing import Any, ClassVar, Final, Self
@@ -87,6 +89,24 @@ class Message(Structure):
             raise UnsupportedVersionError(f"{type(self).__name__} version {version}: {error}") from None
         except (StructError, ValueError, TypeError, AttributeError, EncodeError) as error:
             raise EncodeError(f"{type(self).__name__} version {version}: {error}") from error
+
+
+_REPLACEMENT: Final = "\ufffd"
+SURROGATE_FIRST_BYTE: Final = 0xED
+
+
+def _replace_malformed(error: UnicodeError) -> tuple[str, int]:
+    """As Java decodes: of a surrogate's bytes, which are no UTF-8, all have one replacement."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    data, start = error.object, error.start
+    if data[start] == SURROGATE_FIRST_BYTE and b"\xa0" <= data[start + 1 : start + 2] <= b"\xbf":
+        third = data[start + 2 : start + 3]
+        return _REPLACEMENT, start + (3 if b"\x80" <= third <= b"\xbf" else 2)
+    return _REPLACEMENT, error.end
+
+
+register_error("kafka", _replace_malformed)
 
 
 def _short(value: object) -> str:

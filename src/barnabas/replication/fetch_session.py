@@ -35,12 +35,14 @@ class FetchPartition:
         "last_fetched_epoch",
         "log_start_offset_sent",
         "partition_max_bytes",
+        "was_found",
     )
 
     def __init__(self, key: Key, wanted: Any) -> None:
         self.key = key
         self.high_watermark_sent = -1
         self.log_start_offset_sent = -1
+        self.was_found = False  # whether this broker has ever had it in this session
         self.update(wanted)
 
     def update(self, wanted: Any) -> None:

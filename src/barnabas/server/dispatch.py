@@ -53,6 +53,7 @@ HANDLERS: Mapping[ApiKey, str] = MappingProxyType(
         ApiKey.TXN_OFFSET_COMMIT: "txn_offset_commit",
         ApiKey.DESCRIBE_CONFIGS: "describe_configs",
         ApiKey.ALTER_CONFIGS: "alter_configs",
+        ApiKey.ALTER_REPLICA_LOG_DIRS: "alter_replica_log_dirs",
         ApiKey.DESCRIBE_LOG_DIRS: "describe_log_dirs",
         ApiKey.CREATE_PARTITIONS: "create_partitions",
         ApiKey.DELETE_GROUPS: "delete_groups",

@@ -49,7 +49,6 @@ def test_unknown_tagged_fields_of_a_header_are_skipped() -> None:
         "",
         "0003 0009 000000",
         "0003 0009 0000004d 0005 6162",  # client_id beyond the end
-        "0003 0009 0000004d 0002 ff00 00",  # not utf-8
         "0003 0009 0000004d ffff",  # no tagged fields
         "0003 0009 0000004d ffff 01 00 05 aa",  # a tagged field beyond the end
         "0003 0009 0000004d ffff ffffffffff",  # a varint without end
@@ -58,6 +57,30 @@ def test_unknown_tagged_fields_of_a_header_are_skipped() -> None:
 def test_malformed_request_header(text: str) -> None:
     with pytest.raises(DecodeError):
         decode_request_header(memoryview(bytes.fromhex(text)), 0)
+
+
+def test_a_client_id_that_is_not_utf8_is_replaced() -> None:
+    data = bytes.fromhex("0003 0009 0000004d 0003 61ff62 00")
+    assert decode_request_header(memoryview(data), 0).client_id == "a\ufffdb"
+
+
+# What a Java 17 makes of the bytes, by new String(bytes, UTF_8).
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"a\xffb", "a\ufffdb"),
+        (b"\xc3(", "\ufffd("),
+        (b"\xc0\x80", "\ufffd\ufffd"),
+        (b"\xed\xa0\x80!", "\ufffd!"),
+        (b"\xed\xa0!", "\ufffd!"),
+        (b"\xed!", "\ufffd!"),
+        (b"\xf0\x9f\x98!", "\ufffd!"),
+        (b"\xe2\x82", "\ufffd"),
+        ("grüße 😀".encode(), "grüße 😀"),
+    ],
+)
+def test_strings_are_decoded_as_java_does(data: bytes, text: str) -> None:
+    assert str(memoryview(data), "utf-8", "kafka") == text
 
 
 def test_header_of_an_api_that_does_not_exist_is_read_as_version_one() -> None:

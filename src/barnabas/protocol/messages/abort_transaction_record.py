@@ -46,7 +46,7 @@ def _decode_abort_transaction_record_0(view: memoryview, position: int) -> tuple
                     position += size
                     if position > end:
                         raise DecodeError(f"reason: string of size field {size}, with {end - start} bytes left")
-                    message.reason = str(view[start:position], "utf-8")
+                    message.reason = str(view[start:position], "utf-8", "kafka")
                 if position != tag_end:
                     raise DecodeError("reason: its size as a tagged field is wrong")
             else:

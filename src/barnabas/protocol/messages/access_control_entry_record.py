@@ -68,7 +68,7 @@ def _decode_access_control_entry_record_0(view: memoryview, position: int) -> tu
     position += size
     if position > end or size == 0:
         raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-    message.resource_name = str(view[start:position], "utf-8")
+    message.resource_name = str(view[start:position], "utf-8", "kafka")
     message.pattern_type, size = _unpack_bB(view, position)
     position += 1
     if size > 127:
@@ -77,7 +77,7 @@ def _decode_access_control_entry_record_0(view: memoryview, position: int) -> tu
     position += size
     if position > end or size == 0:
         raise DecodeError(f"principal: string of size field {size}, with {end - start} bytes left")
-    message.principal = str(view[start:position], "utf-8")
+    message.principal = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -85,7 +85,7 @@ def _decode_access_control_entry_record_0(view: memoryview, position: int) -> tu
     position += size
     if position > end or size == 0:
         raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-    message.host = str(view[start:position], "utf-8")
+    message.host = str(view[start:position], "utf-8", "kafka")
     message.operation, message.permission_type, tags = _unpack_bbB(view, position)
     position += 3
     if tags:

@@ -70,14 +70,14 @@ def _decode_add_offsets_to_txn_request_0(view: memoryview, position: int) -> tup
     position += size
     if position > end or size < 0:
         raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-    message.transactional_id = str(view[start:position], "utf-8")
+    message.transactional_id = str(view[start:position], "utf-8", "kafka")
     message.producer_id, message.producer_epoch, size = _unpack_qhh(view, position)
     position += 12
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     return message, position
 
 
@@ -100,7 +100,7 @@ def _decode_add_offsets_to_txn_request_3(view: memoryview, position: int) -> tup
     position += size
     if position > end or size == 0:
         raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-    message.transactional_id = str(view[start:position], "utf-8")
+    message.transactional_id = str(view[start:position], "utf-8", "kafka")
     message.producer_id, message.producer_epoch, size = _unpack_qhB(view, position)
     position += 10
     if size > 127:
@@ -109,7 +109,7 @@ def _decode_add_offsets_to_txn_request_3(view: memoryview, position: int) -> tup
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     if view[position]:
         position = skip_tags(view, position, end)
     else:

@@ -171,7 +171,7 @@ def _decode_add_partitions_to_txn_request_0(view: memoryview, position: int) -> 
     position += size
     if position > end or size < 0:
         raise DecodeError(f"v3_and_below_transactional_id: string of size field {size}, with {end - start} bytes left")
-    message.v3_and_below_transactional_id = str(view[start:position], "utf-8")
+    message.v3_and_below_transactional_id = str(view[start:position], "utf-8", "kafka")
     message.v3_and_below_producer_id, message.v3_and_below_producer_epoch, count = _unpack_qhi(view, position)
     position += 14
     if count * 6 > end - position or count < 0:
@@ -185,7 +185,7 @@ def _decode_add_partitions_to_txn_request_0(view: memoryview, position: int) -> 
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        add_partitions_to_txn_topic.name = str(view[start:position], "utf-8")
+        add_partitions_to_txn_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 4 > end - position or count < 0:
@@ -222,7 +222,7 @@ def _decode_add_partitions_to_txn_request_3(view: memoryview, position: int) -> 
     position += size
     if position > end or size == 0:
         raise DecodeError(f"v3_and_below_transactional_id: string of size field {size}, with {end - start} bytes left")
-    message.v3_and_below_transactional_id = str(view[start:position], "utf-8")
+    message.v3_and_below_transactional_id = str(view[start:position], "utf-8", "kafka")
     message.v3_and_below_producer_id, message.v3_and_below_producer_epoch, count = _unpack_qhB(view, position)
     position += 10
     if count > 127:
@@ -241,7 +241,7 @@ def _decode_add_partitions_to_txn_request_3(view: memoryview, position: int) -> 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        add_partitions_to_txn_topic.name = str(view[start:position], "utf-8")
+        add_partitions_to_txn_topic.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -321,7 +321,7 @@ def _decode_add_partitions_to_txn_request_4(view: memoryview, position: int) -> 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-        add_partitions_to_txn_transaction.transactional_id = str(view[start:position], "utf-8")
+        add_partitions_to_txn_transaction.transactional_id = str(view[start:position], "utf-8", "kafka")
         add_partitions_to_txn_transaction.producer_id, add_partitions_to_txn_transaction.producer_epoch, add_partitions_to_txn_transaction.verify_only, count = _unpack_qhoB(view, position)
         position += 11
         if count > 127:
@@ -340,7 +340,7 @@ def _decode_add_partitions_to_txn_request_4(view: memoryview, position: int) -> 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            add_partitions_to_txn_topic.name = str(view[start:position], "utf-8")
+            add_partitions_to_txn_topic.name = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -432,7 +432,7 @@ def _decode_add_partitions_to_txn_response_0(view: memoryview, position: int) ->
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        add_partitions_to_txn_topic_result.name = str(view[start:position], "utf-8")
+        add_partitions_to_txn_topic_result.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 6 > end - position or count < 0:
@@ -483,7 +483,7 @@ def _decode_add_partitions_to_txn_response_3(view: memoryview, position: int) ->
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        add_partitions_to_txn_topic_result.name = str(view[start:position], "utf-8")
+        add_partitions_to_txn_topic_result.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -561,7 +561,7 @@ def _decode_add_partitions_to_txn_response_4(view: memoryview, position: int) ->
         position += size
         if position > end or size == 0:
             raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-        add_partitions_to_txn_result.transactional_id = str(view[start:position], "utf-8")
+        add_partitions_to_txn_result.transactional_id = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -579,7 +579,7 @@ def _decode_add_partitions_to_txn_response_4(view: memoryview, position: int) ->
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            add_partitions_to_txn_topic_result.name = str(view[start:position], "utf-8")
+            add_partitions_to_txn_topic_result.name = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)

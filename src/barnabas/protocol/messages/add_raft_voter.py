@@ -103,7 +103,7 @@ def _decode_add_raft_voter_request_0(view: memoryview, position: int) -> tuple[A
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.timeout_ms, message.voter_id, message.voter_directory_id, count = _unpack_ii16sB(view, position)
     position += 24
     if count > 127:
@@ -122,7 +122,7 @@ def _decode_add_raft_voter_request_0(view: memoryview, position: int) -> tuple[A
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        listener.name = str(view[start:position], "utf-8")
+        listener.name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -130,7 +130,7 @@ def _decode_add_raft_voter_request_0(view: memoryview, position: int) -> tuple[A
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        listener.host = str(view[start:position], "utf-8")
+        listener.host = str(view[start:position], "utf-8", "kafka")
         listener.port, tags = _unpack_HB(view, position)
         position += 3
         if tags:
@@ -197,7 +197,7 @@ def _decode_add_raft_voter_request_1(view: memoryview, position: int) -> tuple[A
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.timeout_ms, message.voter_id, message.voter_directory_id, count = _unpack_ii16sB(view, position)
     position += 24
     if count > 127:
@@ -216,7 +216,7 @@ def _decode_add_raft_voter_request_1(view: memoryview, position: int) -> tuple[A
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        listener.name = str(view[start:position], "utf-8")
+        listener.name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -224,7 +224,7 @@ def _decode_add_raft_voter_request_1(view: memoryview, position: int) -> tuple[A
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        listener.host = str(view[start:position], "utf-8")
+        listener.host = str(view[start:position], "utf-8", "kafka")
         listener.port, tags = _unpack_HB(view, position)
         position += 3
         if tags:
@@ -290,7 +290,7 @@ def _decode_add_raft_voter_response_0(view: memoryview, position: int) -> tuple[
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     if view[position]:
         position = skip_tags(view, position, end)
     else:

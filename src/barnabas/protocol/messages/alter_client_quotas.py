@@ -163,7 +163,7 @@ def _decode_alter_client_quotas_request_0(view: memoryview, position: int) -> tu
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"entity_type: string of size field {size}, with {end - start} bytes left")
-            request_entity_data.entity_type = str(view[start:position], "utf-8")
+            request_entity_data.entity_type = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             if size < 0:
@@ -173,7 +173,7 @@ def _decode_alter_client_quotas_request_0(view: memoryview, position: int) -> tu
                 position += size
                 if position > end:
                     raise DecodeError(f"entity_name: string of size field {size}, with {end - start} bytes left")
-                request_entity_data.entity_name = str(view[start:position], "utf-8")
+                request_entity_data.entity_name = str(view[start:position], "utf-8", "kafka")
             request_entry_data.entity.append(request_entity_data)
         (count,) = _unpack_i(view, position)
         position += 4
@@ -188,7 +188,7 @@ def _decode_alter_client_quotas_request_0(view: memoryview, position: int) -> tu
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-            op_data.key = str(view[start:position], "utf-8")
+            op_data.key = str(view[start:position], "utf-8", "kafka")
             op_data.value, op_data.remove = _unpack_do(view, position)
             position += 9
             request_entry_data.ops.append(op_data)
@@ -248,7 +248,7 @@ def _decode_alter_client_quotas_request_1(view: memoryview, position: int) -> tu
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"entity_type: string of size field {size}, with {end - start} bytes left")
-            request_entity_data.entity_type = str(view[start:position], "utf-8")
+            request_entity_data.entity_type = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -260,7 +260,7 @@ def _decode_alter_client_quotas_request_1(view: memoryview, position: int) -> tu
                 position += size
                 if position > end:
                     raise DecodeError(f"entity_name: string of size field {size}, with {end - start} bytes left")
-                request_entity_data.entity_name = str(view[start:position], "utf-8")
+                request_entity_data.entity_name = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:
@@ -283,7 +283,7 @@ def _decode_alter_client_quotas_request_1(view: memoryview, position: int) -> tu
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-            op_data.key = str(view[start:position], "utf-8")
+            op_data.key = str(view[start:position], "utf-8", "kafka")
             op_data.value, op_data.remove, tags = _unpack_doB(view, position)
             position += 10
             if tags:
@@ -369,7 +369,7 @@ def _decode_alter_client_quotas_response_0(view: memoryview, position: int) -> t
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            response_entry_data.error_message = str(view[start:position], "utf-8")
+            response_entry_data.error_message = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 4 > end - position or count < 0:
@@ -383,7 +383,7 @@ def _decode_alter_client_quotas_response_0(view: memoryview, position: int) -> t
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"entity_type: string of size field {size}, with {end - start} bytes left")
-            response_entity_data.entity_type = str(view[start:position], "utf-8")
+            response_entity_data.entity_type = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             if size < 0:
@@ -393,7 +393,7 @@ def _decode_alter_client_quotas_response_0(view: memoryview, position: int) -> t
                 position += size
                 if position > end:
                     raise DecodeError(f"entity_name: string of size field {size}, with {end - start} bytes left")
-                response_entity_data.entity_name = str(view[start:position], "utf-8")
+                response_entity_data.entity_name = str(view[start:position], "utf-8", "kafka")
             response_entry_data.entity.append(response_entity_data)
         message.entries.append(response_entry_data)
     return message, position
@@ -441,7 +441,7 @@ def _decode_alter_client_quotas_response_1(view: memoryview, position: int) -> t
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            response_entry_data.error_message = str(view[start:position], "utf-8")
+            response_entry_data.error_message = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -459,7 +459,7 @@ def _decode_alter_client_quotas_response_1(view: memoryview, position: int) -> t
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"entity_type: string of size field {size}, with {end - start} bytes left")
-            response_entity_data.entity_type = str(view[start:position], "utf-8")
+            response_entity_data.entity_type = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -471,7 +471,7 @@ def _decode_alter_client_quotas_response_1(view: memoryview, position: int) -> t
                 position += size
                 if position > end:
                     raise DecodeError(f"entity_name: string of size field {size}, with {end - start} bytes left")
-                response_entity_data.entity_name = str(view[start:position], "utf-8")
+                response_entity_data.entity_name = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:

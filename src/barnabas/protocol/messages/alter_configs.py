@@ -132,7 +132,7 @@ def _decode_alter_configs_request_0(view: memoryview, position: int) -> tuple[Al
         position += size
         if position > end or size < 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        alter_configs_resource.resource_name = str(view[start:position], "utf-8")
+        alter_configs_resource.resource_name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 4 > end - position or count < 0:
@@ -146,7 +146,7 @@ def _decode_alter_configs_request_0(view: memoryview, position: int) -> tuple[Al
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            alterable_config.name = str(view[start:position], "utf-8")
+            alterable_config.name = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             if size < 0:
@@ -156,7 +156,7 @@ def _decode_alter_configs_request_0(view: memoryview, position: int) -> tuple[Al
                 position += size
                 if position > end:
                     raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                alterable_config.value = str(view[start:position], "utf-8")
+                alterable_config.value = str(view[start:position], "utf-8", "kafka")
             alter_configs_resource.configs.append(alterable_config)
         message.resources.append(alter_configs_resource)
     message.validate_only = view[position] != 0
@@ -202,7 +202,7 @@ def _decode_alter_configs_request_2(view: memoryview, position: int) -> tuple[Al
         position += size
         if position > end or size == 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        alter_configs_resource.resource_name = str(view[start:position], "utf-8")
+        alter_configs_resource.resource_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -220,7 +220,7 @@ def _decode_alter_configs_request_2(view: memoryview, position: int) -> tuple[Al
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            alterable_config.name = str(view[start:position], "utf-8")
+            alterable_config.name = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -232,7 +232,7 @@ def _decode_alter_configs_request_2(view: memoryview, position: int) -> tuple[Al
                 position += size
                 if position > end:
                     raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                alterable_config.value = str(view[start:position], "utf-8")
+                alterable_config.value = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:
@@ -312,14 +312,14 @@ def _decode_alter_configs_response_0(view: memoryview, position: int) -> tuple[A
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            alter_configs_resource_response.error_message = str(view[start:position], "utf-8")
+            alter_configs_resource_response.error_message = str(view[start:position], "utf-8", "kafka")
         alter_configs_resource_response.resource_type, size = _unpack_bh(view, position)
         position += 3
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        alter_configs_resource_response.resource_name = str(view[start:position], "utf-8")
+        alter_configs_resource_response.resource_name = str(view[start:position], "utf-8", "kafka")
         message.responses.append(alter_configs_resource_response)
     return message, position
 
@@ -361,7 +361,7 @@ def _decode_alter_configs_response_2(view: memoryview, position: int) -> tuple[A
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            alter_configs_resource_response.error_message = str(view[start:position], "utf-8")
+            alter_configs_resource_response.error_message = str(view[start:position], "utf-8", "kafka")
         alter_configs_resource_response.resource_type, size = _unpack_bB(view, position)
         position += 1
         if size > 127:
@@ -370,7 +370,7 @@ def _decode_alter_configs_response_2(view: memoryview, position: int) -> tuple[A
         position += size
         if position > end or size == 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        alter_configs_resource_response.resource_name = str(view[start:position], "utf-8")
+        alter_configs_resource_response.resource_name = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:

@@ -149,7 +149,7 @@ def _decode_alter_partition_reassignments_request_0(view: memoryview, position: 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        reassignable_topic.name = str(view[start:position], "utf-8")
+        reassignable_topic.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -249,7 +249,7 @@ def _decode_alter_partition_reassignments_request_1(view: memoryview, position: 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        reassignable_topic.name = str(view[start:position], "utf-8")
+        reassignable_topic.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -342,7 +342,7 @@ def _decode_alter_partition_reassignments_response_0(view: memoryview, position:
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -360,7 +360,7 @@ def _decode_alter_partition_reassignments_response_0(view: memoryview, position:
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        reassignable_topic_response.name = str(view[start:position], "utf-8")
+        reassignable_topic_response.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -383,7 +383,7 @@ def _decode_alter_partition_reassignments_response_0(view: memoryview, position:
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                reassignable_partition_response.error_message = str(view[start:position], "utf-8")
+                reassignable_partition_response.error_message = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:
@@ -463,7 +463,7 @@ def _decode_alter_partition_reassignments_response_1(view: memoryview, position:
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -481,7 +481,7 @@ def _decode_alter_partition_reassignments_response_1(view: memoryview, position:
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        reassignable_topic_response.name = str(view[start:position], "utf-8")
+        reassignable_topic_response.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -504,7 +504,7 @@ def _decode_alter_partition_reassignments_response_1(view: memoryview, position:
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                reassignable_partition_response.error_message = str(view[start:position], "utf-8")
+                reassignable_partition_response.error_message = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:

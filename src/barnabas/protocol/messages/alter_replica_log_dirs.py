@@ -134,7 +134,7 @@ def _decode_alter_replica_log_dirs_request_1(view: memoryview, position: int) ->
         position += size
         if position > end or size < 0:
             raise DecodeError(f"path: string of size field {size}, with {end - start} bytes left")
-        alter_replica_log_dir.path = str(view[start:position], "utf-8")
+        alter_replica_log_dir.path = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 6 > end - position or count < 0:
@@ -148,7 +148,7 @@ def _decode_alter_replica_log_dirs_request_1(view: memoryview, position: int) ->
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            alter_replica_log_dir_topic.name = str(view[start:position], "utf-8")
+            alter_replica_log_dir_topic.name = str(view[start:position], "utf-8", "kafka")
             (count,) = _unpack_i(view, position)
             position += 4
             if count * 4 > end - position or count < 0:
@@ -195,7 +195,7 @@ def _decode_alter_replica_log_dirs_request_2(view: memoryview, position: int) ->
         position += size
         if position > end or size == 0:
             raise DecodeError(f"path: string of size field {size}, with {end - start} bytes left")
-        alter_replica_log_dir.path = str(view[start:position], "utf-8")
+        alter_replica_log_dir.path = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -213,7 +213,7 @@ def _decode_alter_replica_log_dirs_request_2(view: memoryview, position: int) ->
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            alter_replica_log_dir_topic.name = str(view[start:position], "utf-8")
+            alter_replica_log_dir_topic.name = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -294,7 +294,7 @@ def _decode_alter_replica_log_dirs_response_1(view: memoryview, position: int) -
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        alter_replica_log_dir_topic_result.topic_name = str(view[start:position], "utf-8")
+        alter_replica_log_dir_topic_result.topic_name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 6 > end - position or count < 0:
@@ -341,7 +341,7 @@ def _decode_alter_replica_log_dirs_response_2(view: memoryview, position: int) -
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        alter_replica_log_dir_topic_result.topic_name = str(view[start:position], "utf-8")
+        alter_replica_log_dir_topic_result.topic_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)

@@ -131,7 +131,7 @@ def _decode_alter_share_group_offsets_request_0(view: memoryview, position: int)
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -149,7 +149,7 @@ def _decode_alter_share_group_offsets_request_0(view: memoryview, position: int)
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        alter_share_group_offsets_request_topic.topic_name = str(view[start:position], "utf-8")
+        alter_share_group_offsets_request_topic.topic_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -224,7 +224,7 @@ def _decode_alter_share_group_offsets_response_0(view: memoryview, position: int
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -242,7 +242,7 @@ def _decode_alter_share_group_offsets_response_0(view: memoryview, position: int
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        alter_share_group_offsets_response_topic.topic_name = str(view[start:position], "utf-8")
+        alter_share_group_offsets_response_topic.topic_name = str(view[start:position], "utf-8", "kafka")
         alter_share_group_offsets_response_topic.topic_id, count = _unpack_16sB(view, position)
         position += 16
         if count > 127:
@@ -266,7 +266,7 @@ def _decode_alter_share_group_offsets_response_0(view: memoryview, position: int
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                alter_share_group_offsets_response_partition.error_message = str(view[start:position], "utf-8")
+                alter_share_group_offsets_response_partition.error_message = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:

@@ -129,7 +129,7 @@ def _decode_alter_user_scram_credentials_request_0(view: memoryview, position: i
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        scram_credential_deletion.name = str(view[start:position], "utf-8")
+        scram_credential_deletion.name = str(view[start:position], "utf-8", "kafka")
         scram_credential_deletion.mechanism, tags = _unpack_bB(view, position)
         position += 2
         if tags:
@@ -152,7 +152,7 @@ def _decode_alter_user_scram_credentials_request_0(view: memoryview, position: i
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        scram_credential_upsertion.name = str(view[start:position], "utf-8")
+        scram_credential_upsertion.name = str(view[start:position], "utf-8", "kafka")
         scram_credential_upsertion.mechanism, scram_credential_upsertion.iterations, size = _unpack_biB(view, position)
         position += 5
         if size > 127:
@@ -250,7 +250,7 @@ def _decode_alter_user_scram_credentials_response_0(view: memoryview, position: 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"user: string of size field {size}, with {end - start} bytes left")
-        alter_user_scram_credentials_result.user = str(view[start:position], "utf-8")
+        alter_user_scram_credentials_result.user = str(view[start:position], "utf-8", "kafka")
         alter_user_scram_credentials_result.error_code, size = _unpack_hB(view, position)
         position += 2
         if size > 127:
@@ -263,7 +263,7 @@ def _decode_alter_user_scram_credentials_response_0(view: memoryview, position: 
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            alter_user_scram_credentials_result.error_message = str(view[start:position], "utf-8")
+            alter_user_scram_credentials_result.error_message = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:

@@ -156,7 +156,7 @@ def _decode_api_versions_request_3(view: memoryview, position: int) -> tuple[Api
     position += size
     if position > end or size == 0:
         raise DecodeError(f"client_software_name: string of size field {size}, with {end - start} bytes left")
-    message.client_software_name = str(view[start:position], "utf-8")
+    message.client_software_name = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -164,7 +164,7 @@ def _decode_api_versions_request_3(view: memoryview, position: int) -> tuple[Api
     position += size
     if position > end or size == 0:
         raise DecodeError(f"client_software_version: string of size field {size}, with {end - start} bytes left")
-    message.client_software_version = str(view[start:position], "utf-8")
+    message.client_software_version = str(view[start:position], "utf-8", "kafka")
     if view[position]:
         position = skip_tags(view, position, end)
     else:
@@ -295,7 +295,7 @@ def _decode_api_versions_response_3(view: memoryview, position: int) -> tuple[Ap
                     position += size
                     if position > end or size == 0:
                         raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                    supported_feature_key.name = str(view[start:position], "utf-8")
+                    supported_feature_key.name = str(view[start:position], "utf-8", "kafka")
                     supported_feature_key.min_version, supported_feature_key.max_version, tags = _unpack_hhB(view, position)
                     position += 5
                     if tags:
@@ -326,7 +326,7 @@ def _decode_api_versions_response_3(view: memoryview, position: int) -> tuple[Ap
                     position += size
                     if position > end or size == 0:
                         raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                    finalized_feature_key.name = str(view[start:position], "utf-8")
+                    finalized_feature_key.name = str(view[start:position], "utf-8", "kafka")
                     finalized_feature_key.max_version_level, finalized_feature_key.min_version_level, tags = _unpack_hhB(view, position)
                     position += 5
                     if tags:

@@ -46,7 +46,7 @@ def _decode_begin_transaction_record_0(view: memoryview, position: int) -> tuple
                     position += size
                     if position > end:
                         raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                    message.name = str(view[start:position], "utf-8")
+                    message.name = str(view[start:position], "utf-8", "kafka")
                 if position != tag_end:
                     raise DecodeError("name: its size as a tagged field is wrong")
             else:

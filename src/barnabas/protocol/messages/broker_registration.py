@@ -142,7 +142,7 @@ def _decode_broker_registration_request_0(view: memoryview, position: int) -> tu
     position += size
     if position > end or size == 0:
         raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-    message.cluster_id = str(view[start:position], "utf-8")
+    message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.incarnation_id, count = _unpack_16sB(view, position)
     position += 16
     if count > 127:
@@ -161,7 +161,7 @@ def _decode_broker_registration_request_0(view: memoryview, position: int) -> tu
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        listener.name = str(view[start:position], "utf-8")
+        listener.name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -169,7 +169,7 @@ def _decode_broker_registration_request_0(view: memoryview, position: int) -> tu
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        listener.host = str(view[start:position], "utf-8")
+        listener.host = str(view[start:position], "utf-8", "kafka")
         listener.port, listener.security_protocol, tags = _unpack_HhB(view, position)
         position += 5
         if tags:
@@ -192,7 +192,7 @@ def _decode_broker_registration_request_0(view: memoryview, position: int) -> tu
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        feature.name = str(view[start:position], "utf-8")
+        feature.name = str(view[start:position], "utf-8", "kafka")
         feature.min_supported_version, feature.max_supported_version, tags = _unpack_hhB(view, position)
         position += 5
         if tags:
@@ -209,7 +209,7 @@ def _decode_broker_registration_request_0(view: memoryview, position: int) -> tu
         position += size
         if position > end:
             raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-        message.rack = str(view[start:position], "utf-8")
+        message.rack = str(view[start:position], "utf-8", "kafka")
     if view[position]:
         position = skip_tags(view, position, end)
     else:
@@ -292,7 +292,7 @@ def _decode_broker_registration_request_1(view: memoryview, position: int) -> tu
     position += size
     if position > end or size == 0:
         raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-    message.cluster_id = str(view[start:position], "utf-8")
+    message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.incarnation_id, count = _unpack_16sB(view, position)
     position += 16
     if count > 127:
@@ -311,7 +311,7 @@ def _decode_broker_registration_request_1(view: memoryview, position: int) -> tu
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        listener.name = str(view[start:position], "utf-8")
+        listener.name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -319,7 +319,7 @@ def _decode_broker_registration_request_1(view: memoryview, position: int) -> tu
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        listener.host = str(view[start:position], "utf-8")
+        listener.host = str(view[start:position], "utf-8", "kafka")
         listener.port, listener.security_protocol, tags = _unpack_HhB(view, position)
         position += 5
         if tags:
@@ -342,7 +342,7 @@ def _decode_broker_registration_request_1(view: memoryview, position: int) -> tu
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        feature.name = str(view[start:position], "utf-8")
+        feature.name = str(view[start:position], "utf-8", "kafka")
         feature.min_supported_version, feature.max_supported_version, tags = _unpack_hhB(view, position)
         position += 5
         if tags:
@@ -359,7 +359,7 @@ def _decode_broker_registration_request_1(view: memoryview, position: int) -> tu
         position += size
         if position > end:
             raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-        message.rack = str(view[start:position], "utf-8")
+        message.rack = str(view[start:position], "utf-8", "kafka")
     message.is_migrating_zk_broker, tags = _unpack_oB(view, position)
     position += 2
     if tags:
@@ -439,7 +439,7 @@ def _decode_broker_registration_request_2(view: memoryview, position: int) -> tu
     position += size
     if position > end or size == 0:
         raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-    message.cluster_id = str(view[start:position], "utf-8")
+    message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.incarnation_id, count = _unpack_16sB(view, position)
     position += 16
     if count > 127:
@@ -458,7 +458,7 @@ def _decode_broker_registration_request_2(view: memoryview, position: int) -> tu
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        listener.name = str(view[start:position], "utf-8")
+        listener.name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -466,7 +466,7 @@ def _decode_broker_registration_request_2(view: memoryview, position: int) -> tu
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        listener.host = str(view[start:position], "utf-8")
+        listener.host = str(view[start:position], "utf-8", "kafka")
         listener.port, listener.security_protocol, tags = _unpack_HhB(view, position)
         position += 5
         if tags:
@@ -489,7 +489,7 @@ def _decode_broker_registration_request_2(view: memoryview, position: int) -> tu
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        feature.name = str(view[start:position], "utf-8")
+        feature.name = str(view[start:position], "utf-8", "kafka")
         feature.min_supported_version, feature.max_supported_version, tags = _unpack_hhB(view, position)
         position += 5
         if tags:
@@ -506,7 +506,7 @@ def _decode_broker_registration_request_2(view: memoryview, position: int) -> tu
         position += size
         if position > end:
             raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-        message.rack = str(view[start:position], "utf-8")
+        message.rack = str(view[start:position], "utf-8", "kafka")
     message.is_migrating_zk_broker, count = _unpack_oB(view, position)
     position += 1
     if count > 127:
@@ -606,7 +606,7 @@ def _decode_broker_registration_request_3(view: memoryview, position: int) -> tu
     position += size
     if position > end or size == 0:
         raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-    message.cluster_id = str(view[start:position], "utf-8")
+    message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.incarnation_id, count = _unpack_16sB(view, position)
     position += 16
     if count > 127:
@@ -625,7 +625,7 @@ def _decode_broker_registration_request_3(view: memoryview, position: int) -> tu
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        listener.name = str(view[start:position], "utf-8")
+        listener.name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -633,7 +633,7 @@ def _decode_broker_registration_request_3(view: memoryview, position: int) -> tu
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        listener.host = str(view[start:position], "utf-8")
+        listener.host = str(view[start:position], "utf-8", "kafka")
         listener.port, listener.security_protocol, tags = _unpack_HhB(view, position)
         position += 5
         if tags:
@@ -656,7 +656,7 @@ def _decode_broker_registration_request_3(view: memoryview, position: int) -> tu
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        feature.name = str(view[start:position], "utf-8")
+        feature.name = str(view[start:position], "utf-8", "kafka")
         feature.min_supported_version, feature.max_supported_version, tags = _unpack_hhB(view, position)
         position += 5
         if tags:
@@ -673,7 +673,7 @@ def _decode_broker_registration_request_3(view: memoryview, position: int) -> tu
         position += size
         if position > end:
             raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-        message.rack = str(view[start:position], "utf-8")
+        message.rack = str(view[start:position], "utf-8", "kafka")
     message.is_migrating_zk_broker, count = _unpack_oB(view, position)
     position += 1
     if count > 127:

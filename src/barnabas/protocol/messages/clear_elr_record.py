@@ -33,7 +33,7 @@ def _decode_clear_elr_record_0(view: memoryview, position: int) -> tuple[ClearEl
     position += size
     if position > end or size == 0:
         raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-    message.topic_name = str(view[start:position], "utf-8")
+    message.topic_name = str(view[start:position], "utf-8", "kafka")
     if view[position]:
         position = skip_tags(view, position, end)
     else:

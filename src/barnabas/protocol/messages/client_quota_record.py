@@ -75,7 +75,7 @@ def _decode_client_quota_record_0(view: memoryview, position: int) -> tuple[Clie
         position += size
         if position > end or size == 0:
             raise DecodeError(f"entity_type: string of size field {size}, with {end - start} bytes left")
-        entity_data.entity_type = str(view[start:position], "utf-8")
+        entity_data.entity_type = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -87,7 +87,7 @@ def _decode_client_quota_record_0(view: memoryview, position: int) -> tuple[Clie
             position += size
             if position > end:
                 raise DecodeError(f"entity_name: string of size field {size}, with {end - start} bytes left")
-            entity_data.entity_name = str(view[start:position], "utf-8")
+            entity_data.entity_name = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -100,7 +100,7 @@ def _decode_client_quota_record_0(view: memoryview, position: int) -> tuple[Clie
     position += size
     if position > end or size == 0:
         raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-    message.key = str(view[start:position], "utf-8")
+    message.key = str(view[start:position], "utf-8", "kafka")
     message.value, message.remove, tags = _unpack_doB(view, position)
     position += 10
     if tags:

@@ -46,7 +46,7 @@ def _decode_config_record_0(view: memoryview, position: int) -> tuple[ConfigReco
     position += size
     if position > end or size == 0:
         raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-    message.resource_name = str(view[start:position], "utf-8")
+    message.resource_name = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -54,7 +54,7 @@ def _decode_config_record_0(view: memoryview, position: int) -> tuple[ConfigReco
     position += size
     if position > end or size == 0:
         raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-    message.name = str(view[start:position], "utf-8")
+    message.name = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -66,7 +66,7 @@ def _decode_config_record_0(view: memoryview, position: int) -> tuple[ConfigReco
         position += size
         if position > end:
             raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-        message.value = str(view[start:position], "utf-8")
+        message.value = str(view[start:position], "utf-8", "kafka")
     if view[position]:
         position = skip_tags(view, position, end)
     else:

@@ -196,7 +196,7 @@ def _decode_consumer_group_describe_request_0(view: memoryview, position: int) -
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_ids: string of size field {size}, with {end - start} bytes left")
-        message.group_ids.append(str(view[start:position], "utf-8"))
+        message.group_ids.append(str(view[start:position], "utf-8", "kafka"))
     message.include_authorized_operations, tags = _unpack_oB(view, position)
     position += 2
     if tags:
@@ -247,7 +247,7 @@ def _decode_consumer_group_describe_response_0(view: memoryview, position: int) 
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            described_group.error_message = str(view[start:position], "utf-8")
+            described_group.error_message = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -255,7 +255,7 @@ def _decode_consumer_group_describe_response_0(view: memoryview, position: int) 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        described_group.group_id = str(view[start:position], "utf-8")
+        described_group.group_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -263,7 +263,7 @@ def _decode_consumer_group_describe_response_0(view: memoryview, position: int) 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_state: string of size field {size}, with {end - start} bytes left")
-        described_group.group_state = str(view[start:position], "utf-8")
+        described_group.group_state = str(view[start:position], "utf-8", "kafka")
         described_group.group_epoch, described_group.assignment_epoch, size = _unpack_iiB(view, position)
         position += 8
         if size > 127:
@@ -272,7 +272,7 @@ def _decode_consumer_group_describe_response_0(view: memoryview, position: int) 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"assignor_name: string of size field {size}, with {end - start} bytes left")
-        described_group.assignor_name = str(view[start:position], "utf-8")
+        described_group.assignor_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -291,7 +291,7 @@ def _decode_consumer_group_describe_response_0(view: memoryview, position: int) 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-            member.member_id = str(view[start:position], "utf-8")
+            member.member_id = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -303,7 +303,7 @@ def _decode_consumer_group_describe_response_0(view: memoryview, position: int) 
                 position += size
                 if position > end:
                     raise DecodeError(f"instance_id: string of size field {size}, with {end - start} bytes left")
-                member.instance_id = str(view[start:position], "utf-8")
+                member.instance_id = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -315,7 +315,7 @@ def _decode_consumer_group_describe_response_0(view: memoryview, position: int) 
                 position += size
                 if position > end:
                     raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-                member.rack_id = str(view[start:position], "utf-8")
+                member.rack_id = str(view[start:position], "utf-8", "kafka")
             member.member_epoch, size = _unpack_iB(view, position)
             position += 4
             if size > 127:
@@ -324,7 +324,7 @@ def _decode_consumer_group_describe_response_0(view: memoryview, position: int) 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-            member.client_id = str(view[start:position], "utf-8")
+            member.client_id = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -332,7 +332,7 @@ def _decode_consumer_group_describe_response_0(view: memoryview, position: int) 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-            member.client_host = str(view[start:position], "utf-8")
+            member.client_host = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -349,7 +349,7 @@ def _decode_consumer_group_describe_response_0(view: memoryview, position: int) 
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"subscribed_topic_names: string of size field {size}, with {end - start} bytes left")
-                member.subscribed_topic_names.append(str(view[start:position], "utf-8"))
+                member.subscribed_topic_names.append(str(view[start:position], "utf-8", "kafka"))
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -361,7 +361,7 @@ def _decode_consumer_group_describe_response_0(view: memoryview, position: int) 
                 position += size
                 if position > end:
                     raise DecodeError(f"subscribed_topic_regex: string of size field {size}, with {end - start} bytes left")
-                member.subscribed_topic_regex = str(view[start:position], "utf-8")
+                member.subscribed_topic_regex = str(view[start:position], "utf-8", "kafka")
             assignment = new(Assignment)
             count = view[position]
             if count > 127:
@@ -381,7 +381,7 @@ def _decode_consumer_group_describe_response_0(view: memoryview, position: int) 
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-                topic_partitions.topic_name = str(view[start:position], "utf-8")
+                topic_partitions.topic_name = str(view[start:position], "utf-8", "kafka")
                 count = view[position]
                 if count > 127:
                     count, position = read_uvarint(view, position)
@@ -420,7 +420,7 @@ def _decode_consumer_group_describe_response_0(view: memoryview, position: int) 
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-                topic_partitions.topic_name = str(view[start:position], "utf-8")
+                topic_partitions.topic_name = str(view[start:position], "utf-8", "kafka")
                 count = view[position]
                 if count > 127:
                     count, position = read_uvarint(view, position)
@@ -649,7 +649,7 @@ def _decode_consumer_group_describe_response_1(view: memoryview, position: int) 
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            described_group.error_message = str(view[start:position], "utf-8")
+            described_group.error_message = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -657,7 +657,7 @@ def _decode_consumer_group_describe_response_1(view: memoryview, position: int) 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        described_group.group_id = str(view[start:position], "utf-8")
+        described_group.group_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -665,7 +665,7 @@ def _decode_consumer_group_describe_response_1(view: memoryview, position: int) 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_state: string of size field {size}, with {end - start} bytes left")
-        described_group.group_state = str(view[start:position], "utf-8")
+        described_group.group_state = str(view[start:position], "utf-8", "kafka")
         described_group.group_epoch, described_group.assignment_epoch, size = _unpack_iiB(view, position)
         position += 8
         if size > 127:
@@ -674,7 +674,7 @@ def _decode_consumer_group_describe_response_1(view: memoryview, position: int) 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"assignor_name: string of size field {size}, with {end - start} bytes left")
-        described_group.assignor_name = str(view[start:position], "utf-8")
+        described_group.assignor_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -692,7 +692,7 @@ def _decode_consumer_group_describe_response_1(view: memoryview, position: int) 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-            member.member_id = str(view[start:position], "utf-8")
+            member.member_id = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -704,7 +704,7 @@ def _decode_consumer_group_describe_response_1(view: memoryview, position: int) 
                 position += size
                 if position > end:
                     raise DecodeError(f"instance_id: string of size field {size}, with {end - start} bytes left")
-                member.instance_id = str(view[start:position], "utf-8")
+                member.instance_id = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -716,7 +716,7 @@ def _decode_consumer_group_describe_response_1(view: memoryview, position: int) 
                 position += size
                 if position > end:
                     raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-                member.rack_id = str(view[start:position], "utf-8")
+                member.rack_id = str(view[start:position], "utf-8", "kafka")
             member.member_epoch, size = _unpack_iB(view, position)
             position += 4
             if size > 127:
@@ -725,7 +725,7 @@ def _decode_consumer_group_describe_response_1(view: memoryview, position: int) 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-            member.client_id = str(view[start:position], "utf-8")
+            member.client_id = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -733,7 +733,7 @@ def _decode_consumer_group_describe_response_1(view: memoryview, position: int) 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-            member.client_host = str(view[start:position], "utf-8")
+            member.client_host = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -750,7 +750,7 @@ def _decode_consumer_group_describe_response_1(view: memoryview, position: int) 
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"subscribed_topic_names: string of size field {size}, with {end - start} bytes left")
-                member.subscribed_topic_names.append(str(view[start:position], "utf-8"))
+                member.subscribed_topic_names.append(str(view[start:position], "utf-8", "kafka"))
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -762,7 +762,7 @@ def _decode_consumer_group_describe_response_1(view: memoryview, position: int) 
                 position += size
                 if position > end:
                     raise DecodeError(f"subscribed_topic_regex: string of size field {size}, with {end - start} bytes left")
-                member.subscribed_topic_regex = str(view[start:position], "utf-8")
+                member.subscribed_topic_regex = str(view[start:position], "utf-8", "kafka")
             assignment = new(Assignment)
             count = view[position]
             if count > 127:
@@ -782,7 +782,7 @@ def _decode_consumer_group_describe_response_1(view: memoryview, position: int) 
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-                topic_partitions.topic_name = str(view[start:position], "utf-8")
+                topic_partitions.topic_name = str(view[start:position], "utf-8", "kafka")
                 count = view[position]
                 if count > 127:
                     count, position = read_uvarint(view, position)
@@ -821,7 +821,7 @@ def _decode_consumer_group_describe_response_1(view: memoryview, position: int) 
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-                topic_partitions.topic_name = str(view[start:position], "utf-8")
+                topic_partitions.topic_name = str(view[start:position], "utf-8", "kafka")
                 count = view[position]
                 if count > 127:
                     count, position = read_uvarint(view, position)

@@ -159,7 +159,7 @@ def _decode_consumer_group_heartbeat_request_0(view: memoryview, position: int) 
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -167,7 +167,7 @@ def _decode_consumer_group_heartbeat_request_0(view: memoryview, position: int) 
     position += size
     if position > end or size == 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     message.member_epoch, size = _unpack_iB(view, position)
     position += 4
     if size > 127:
@@ -180,7 +180,7 @@ def _decode_consumer_group_heartbeat_request_0(view: memoryview, position: int) 
         position += size
         if position > end:
             raise DecodeError(f"instance_id: string of size field {size}, with {end - start} bytes left")
-        message.instance_id = str(view[start:position], "utf-8")
+        message.instance_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -192,7 +192,7 @@ def _decode_consumer_group_heartbeat_request_0(view: memoryview, position: int) 
         position += size
         if position > end:
             raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-        message.rack_id = str(view[start:position], "utf-8")
+        message.rack_id = str(view[start:position], "utf-8", "kafka")
     message.rebalance_timeout_ms, count = _unpack_iB(view, position)
     position += 4
     if count > 127:
@@ -213,7 +213,7 @@ def _decode_consumer_group_heartbeat_request_0(view: memoryview, position: int) 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"subscribed_topic_names: string of size field {size}, with {end - start} bytes left")
-            message.subscribed_topic_names.append(str(view[start:position], "utf-8"))
+            message.subscribed_topic_names.append(str(view[start:position], "utf-8", "kafka"))
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -225,7 +225,7 @@ def _decode_consumer_group_heartbeat_request_0(view: memoryview, position: int) 
         position += size
         if position > end:
             raise DecodeError(f"server_assignor: string of size field {size}, with {end - start} bytes left")
-        message.server_assignor = str(view[start:position], "utf-8")
+        message.server_assignor = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -358,7 +358,7 @@ def _decode_consumer_group_heartbeat_request_1(view: memoryview, position: int) 
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -366,7 +366,7 @@ def _decode_consumer_group_heartbeat_request_1(view: memoryview, position: int) 
     position += size
     if position > end or size == 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     message.member_epoch, size = _unpack_iB(view, position)
     position += 4
     if size > 127:
@@ -379,7 +379,7 @@ def _decode_consumer_group_heartbeat_request_1(view: memoryview, position: int) 
         position += size
         if position > end:
             raise DecodeError(f"instance_id: string of size field {size}, with {end - start} bytes left")
-        message.instance_id = str(view[start:position], "utf-8")
+        message.instance_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -391,7 +391,7 @@ def _decode_consumer_group_heartbeat_request_1(view: memoryview, position: int) 
         position += size
         if position > end:
             raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-        message.rack_id = str(view[start:position], "utf-8")
+        message.rack_id = str(view[start:position], "utf-8", "kafka")
     message.rebalance_timeout_ms, count = _unpack_iB(view, position)
     position += 4
     if count > 127:
@@ -412,7 +412,7 @@ def _decode_consumer_group_heartbeat_request_1(view: memoryview, position: int) 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"subscribed_topic_names: string of size field {size}, with {end - start} bytes left")
-            message.subscribed_topic_names.append(str(view[start:position], "utf-8"))
+            message.subscribed_topic_names.append(str(view[start:position], "utf-8", "kafka"))
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -424,7 +424,7 @@ def _decode_consumer_group_heartbeat_request_1(view: memoryview, position: int) 
         position += size
         if position > end:
             raise DecodeError(f"subscribed_topic_regex: string of size field {size}, with {end - start} bytes left")
-        message.subscribed_topic_regex = str(view[start:position], "utf-8")
+        message.subscribed_topic_regex = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -436,7 +436,7 @@ def _decode_consumer_group_heartbeat_request_1(view: memoryview, position: int) 
         position += size
         if position > end:
             raise DecodeError(f"server_assignor: string of size field {size}, with {end - start} bytes left")
-        message.server_assignor = str(view[start:position], "utf-8")
+        message.server_assignor = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -582,7 +582,7 @@ def _decode_consumer_group_heartbeat_response_0(view: memoryview, position: int)
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -594,7 +594,7 @@ def _decode_consumer_group_heartbeat_response_0(view: memoryview, position: int)
         position += size
         if position > end:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        message.member_id = str(view[start:position], "utf-8")
+        message.member_id = str(view[start:position], "utf-8", "kafka")
     message.member_epoch, message.heartbeat_interval_ms, size = _unpack_iib(view, position)
     position += 9
     if size < 0:

@@ -105,7 +105,7 @@ def _decode_consumer_group_member_metadata_value_0(view: memoryview, position: i
         position += size
         if position > end:
             raise DecodeError(f"instance_id: string of size field {size}, with {end - start} bytes left")
-        message.instance_id = str(view[start:position], "utf-8")
+        message.instance_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -117,7 +117,7 @@ def _decode_consumer_group_member_metadata_value_0(view: memoryview, position: i
         position += size
         if position > end:
             raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-        message.rack_id = str(view[start:position], "utf-8")
+        message.rack_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -125,7 +125,7 @@ def _decode_consumer_group_member_metadata_value_0(view: memoryview, position: i
     position += size
     if position > end or size == 0:
         raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-    message.client_id = str(view[start:position], "utf-8")
+    message.client_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -133,7 +133,7 @@ def _decode_consumer_group_member_metadata_value_0(view: memoryview, position: i
     position += size
     if position > end or size == 0:
         raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-    message.client_host = str(view[start:position], "utf-8")
+    message.client_host = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -150,7 +150,7 @@ def _decode_consumer_group_member_metadata_value_0(view: memoryview, position: i
         position += size
         if position > end or size == 0:
             raise DecodeError(f"subscribed_topic_names: string of size field {size}, with {end - start} bytes left")
-        message.subscribed_topic_names.append(str(view[start:position], "utf-8"))
+        message.subscribed_topic_names.append(str(view[start:position], "utf-8", "kafka"))
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -162,7 +162,7 @@ def _decode_consumer_group_member_metadata_value_0(view: memoryview, position: i
         position += size
         if position > end:
             raise DecodeError(f"subscribed_topic_regex: string of size field {size}, with {end - start} bytes left")
-        message.subscribed_topic_regex = str(view[start:position], "utf-8")
+        message.subscribed_topic_regex = str(view[start:position], "utf-8", "kafka")
     message.rebalance_timeout_ms, size = _unpack_iB(view, position)
     position += 4
     if size > 127:
@@ -175,7 +175,7 @@ def _decode_consumer_group_member_metadata_value_0(view: memoryview, position: i
         position += size
         if position > end:
             raise DecodeError(f"server_assignor: string of size field {size}, with {end - start} bytes left")
-        message.server_assignor = str(view[start:position], "utf-8")
+        message.server_assignor = str(view[start:position], "utf-8", "kafka")
     message.classic_member_metadata = ClassicMemberMetadata()
     tags = view[position]
     if tags > 127:
@@ -209,7 +209,7 @@ def _decode_consumer_group_member_metadata_value_0(view: memoryview, position: i
                         position += size
                         if position > end or size == 0:
                             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                        classic_protocol.name = str(view[start:position], "utf-8")
+                        classic_protocol.name = str(view[start:position], "utf-8", "kafka")
                         size = view[position]
                         if size > 127:
                             size, position = read_uvarint(view, position)

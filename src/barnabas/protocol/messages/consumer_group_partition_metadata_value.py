@@ -90,7 +90,7 @@ def _decode_consumer_group_partition_metadata_value_0(view: memoryview, position
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        topic_metadata.topic_name = str(view[start:position], "utf-8")
+        topic_metadata.topic_name = str(view[start:position], "utf-8", "kafka")
         topic_metadata.num_partitions, count = _unpack_iB(view, position)
         position += 4
         if count > 127:
@@ -119,7 +119,7 @@ def _decode_consumer_group_partition_metadata_value_0(view: memoryview, position
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"racks: string of size field {size}, with {end - start} bytes left")
-                partition_metadata.racks.append(str(view[start:position], "utf-8"))
+                partition_metadata.racks.append(str(view[start:position], "utf-8", "kafka"))
             if view[position]:
                 position = skip_tags(view, position, end)
             else:

@@ -39,14 +39,14 @@ def _decode_consumer_group_regular_expression_key_0(view: memoryview, position: 
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"regular_expression: string of size field {size}, with {end - start} bytes left")
-    message.regular_expression = str(view[start:position], "utf-8")
+    message.regular_expression = str(view[start:position], "utf-8", "kafka")
     return message, position
 
 

@@ -59,7 +59,7 @@ def _decode_consumer_group_regular_expression_value_0(view: memoryview, position
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topics: string of size field {size}, with {end - start} bytes left")
-        message.topics.append(str(view[start:position], "utf-8"))
+        message.topics.append(str(view[start:position], "utf-8", "kafka"))
     message.version, message.timestamp, tags = _unpack_qqB(view, position)
     position += 17
     if tags:

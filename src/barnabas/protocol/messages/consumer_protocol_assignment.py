@@ -60,7 +60,7 @@ def _decode_consumer_protocol_assignment_0(view: memoryview, position: int) -> t
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        topic_partition.topic = str(view[start:position], "utf-8")
+        topic_partition.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 4 > end - position or count < 0:

@@ -70,7 +70,7 @@ def _decode_consumer_protocol_subscription_0(view: memoryview, position: int) ->
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topics: string of size field {size}, with {end - start} bytes left")
-        message.topics.append(str(view[start:position], "utf-8"))
+        message.topics.append(str(view[start:position], "utf-8", "kafka"))
     (size,) = _unpack_i(view, position)
     position += 4
     if size < 0:
@@ -112,7 +112,7 @@ def _decode_consumer_protocol_subscription_1(view: memoryview, position: int) ->
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topics: string of size field {size}, with {end - start} bytes left")
-        message.topics.append(str(view[start:position], "utf-8"))
+        message.topics.append(str(view[start:position], "utf-8", "kafka"))
     (size,) = _unpack_i(view, position)
     position += 4
     if size < 0:
@@ -136,7 +136,7 @@ def _decode_consumer_protocol_subscription_1(view: memoryview, position: int) ->
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        topic_partition.topic = str(view[start:position], "utf-8")
+        topic_partition.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 4 > end - position or count < 0:
@@ -181,7 +181,7 @@ def _decode_consumer_protocol_subscription_2(view: memoryview, position: int) ->
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topics: string of size field {size}, with {end - start} bytes left")
-        message.topics.append(str(view[start:position], "utf-8"))
+        message.topics.append(str(view[start:position], "utf-8", "kafka"))
     (size,) = _unpack_i(view, position)
     position += 4
     if size < 0:
@@ -205,7 +205,7 @@ def _decode_consumer_protocol_subscription_2(view: memoryview, position: int) ->
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        topic_partition.topic = str(view[start:position], "utf-8")
+        topic_partition.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 4 > end - position or count < 0:
@@ -252,7 +252,7 @@ def _decode_consumer_protocol_subscription_3(view: memoryview, position: int) ->
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topics: string of size field {size}, with {end - start} bytes left")
-        message.topics.append(str(view[start:position], "utf-8"))
+        message.topics.append(str(view[start:position], "utf-8", "kafka"))
     (size,) = _unpack_i(view, position)
     position += 4
     if size < 0:
@@ -276,7 +276,7 @@ def _decode_consumer_protocol_subscription_3(view: memoryview, position: int) ->
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        topic_partition.topic = str(view[start:position], "utf-8")
+        topic_partition.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 4 > end - position or count < 0:
@@ -293,7 +293,7 @@ def _decode_consumer_protocol_subscription_3(view: memoryview, position: int) ->
         position += size
         if position > end:
             raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-        message.rack_id = str(view[start:position], "utf-8")
+        message.rack_id = str(view[start:position], "utf-8", "kafka")
     return message, position
 
 

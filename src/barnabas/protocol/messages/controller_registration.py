@@ -124,7 +124,7 @@ def _decode_controller_registration_request_0(view: memoryview, position: int) -
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        listener.name = str(view[start:position], "utf-8")
+        listener.name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -132,7 +132,7 @@ def _decode_controller_registration_request_0(view: memoryview, position: int) -
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        listener.host = str(view[start:position], "utf-8")
+        listener.host = str(view[start:position], "utf-8", "kafka")
         listener.port, listener.security_protocol, tags = _unpack_HhB(view, position)
         position += 5
         if tags:
@@ -155,7 +155,7 @@ def _decode_controller_registration_request_0(view: memoryview, position: int) -
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        feature.name = str(view[start:position], "utf-8")
+        feature.name = str(view[start:position], "utf-8", "kafka")
         feature.min_supported_version, feature.max_supported_version, tags = _unpack_hhB(view, position)
         position += 5
         if tags:
@@ -225,7 +225,7 @@ def _decode_controller_registration_response_0(view: memoryview, position: int) 
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     if view[position]:
         position = skip_tags(view, position, end)
     else:

@@ -130,21 +130,21 @@ def _decode_create_acls_request_1(view: memoryview, position: int) -> tuple[Crea
         position += size
         if position > end or size < 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        acl_creation.resource_name = str(view[start:position], "utf-8")
+        acl_creation.resource_name = str(view[start:position], "utf-8", "kafka")
         acl_creation.resource_pattern_type, size = _unpack_bh(view, position)
         position += 3
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"principal: string of size field {size}, with {end - start} bytes left")
-        acl_creation.principal = str(view[start:position], "utf-8")
+        acl_creation.principal = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        acl_creation.host = str(view[start:position], "utf-8")
+        acl_creation.host = str(view[start:position], "utf-8", "kafka")
         acl_creation.operation, acl_creation.permission_type = _unpack_bb(view, position)
         position += 2
         message.creations.append(acl_creation)
@@ -187,7 +187,7 @@ def _decode_create_acls_request_2(view: memoryview, position: int) -> tuple[Crea
         position += size
         if position > end or size == 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        acl_creation.resource_name = str(view[start:position], "utf-8")
+        acl_creation.resource_name = str(view[start:position], "utf-8", "kafka")
         acl_creation.resource_pattern_type, size = _unpack_bB(view, position)
         position += 1
         if size > 127:
@@ -196,7 +196,7 @@ def _decode_create_acls_request_2(view: memoryview, position: int) -> tuple[Crea
         position += size
         if position > end or size == 0:
             raise DecodeError(f"principal: string of size field {size}, with {end - start} bytes left")
-        acl_creation.principal = str(view[start:position], "utf-8")
+        acl_creation.principal = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -204,7 +204,7 @@ def _decode_create_acls_request_2(view: memoryview, position: int) -> tuple[Crea
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        acl_creation.host = str(view[start:position], "utf-8")
+        acl_creation.host = str(view[start:position], "utf-8", "kafka")
         acl_creation.operation, acl_creation.permission_type, tags = _unpack_bbB(view, position)
         position += 3
         if tags:
@@ -270,7 +270,7 @@ def _decode_create_acls_response_1(view: memoryview, position: int) -> tuple[Cre
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            acl_creation_result.error_message = str(view[start:position], "utf-8")
+            acl_creation_result.error_message = str(view[start:position], "utf-8", "kafka")
         message.results.append(acl_creation_result)
     return message, position
 
@@ -309,7 +309,7 @@ def _decode_create_acls_response_2(view: memoryview, position: int) -> tuple[Cre
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            acl_creation_result.error_message = str(view[start:position], "utf-8")
+            acl_creation_result.error_message = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:

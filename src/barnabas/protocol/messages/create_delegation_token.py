@@ -136,14 +136,14 @@ def _decode_create_delegation_token_request_1(view: memoryview, position: int) -
         position += size
         if position > end or size < 0:
             raise DecodeError(f"principal_type: string of size field {size}, with {end - start} bytes left")
-        creatable_renewers.principal_type = str(view[start:position], "utf-8")
+        creatable_renewers.principal_type = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"principal_name: string of size field {size}, with {end - start} bytes left")
-        creatable_renewers.principal_name = str(view[start:position], "utf-8")
+        creatable_renewers.principal_name = str(view[start:position], "utf-8", "kafka")
         message.renewers.append(creatable_renewers)
     (message.max_lifetime_ms,) = _unpack_q(view, position)
     position += 8
@@ -188,7 +188,7 @@ def _decode_create_delegation_token_request_2(view: memoryview, position: int) -
         position += size
         if position > end or size == 0:
             raise DecodeError(f"principal_type: string of size field {size}, with {end - start} bytes left")
-        creatable_renewers.principal_type = str(view[start:position], "utf-8")
+        creatable_renewers.principal_type = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -196,7 +196,7 @@ def _decode_create_delegation_token_request_2(view: memoryview, position: int) -
         position += size
         if position > end or size == 0:
             raise DecodeError(f"principal_name: string of size field {size}, with {end - start} bytes left")
-        creatable_renewers.principal_name = str(view[start:position], "utf-8")
+        creatable_renewers.principal_name = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -252,7 +252,7 @@ def _decode_create_delegation_token_request_3(view: memoryview, position: int) -
         position += size
         if position > end:
             raise DecodeError(f"owner_principal_type: string of size field {size}, with {end - start} bytes left")
-        message.owner_principal_type = str(view[start:position], "utf-8")
+        message.owner_principal_type = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -264,7 +264,7 @@ def _decode_create_delegation_token_request_3(view: memoryview, position: int) -
         position += size
         if position > end:
             raise DecodeError(f"owner_principal_name: string of size field {size}, with {end - start} bytes left")
-        message.owner_principal_name = str(view[start:position], "utf-8")
+        message.owner_principal_name = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -282,7 +282,7 @@ def _decode_create_delegation_token_request_3(view: memoryview, position: int) -
         position += size
         if position > end or size == 0:
             raise DecodeError(f"principal_type: string of size field {size}, with {end - start} bytes left")
-        creatable_renewers.principal_type = str(view[start:position], "utf-8")
+        creatable_renewers.principal_type = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -290,7 +290,7 @@ def _decode_create_delegation_token_request_3(view: memoryview, position: int) -
         position += size
         if position > end or size == 0:
             raise DecodeError(f"principal_name: string of size field {size}, with {end - start} bytes left")
-        creatable_renewers.principal_name = str(view[start:position], "utf-8")
+        creatable_renewers.principal_name = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -359,21 +359,21 @@ def _decode_create_delegation_token_response_1(view: memoryview, position: int) 
     position += size
     if position > end or size < 0:
         raise DecodeError(f"principal_type: string of size field {size}, with {end - start} bytes left")
-    message.principal_type = str(view[start:position], "utf-8")
+    message.principal_type = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"principal_name: string of size field {size}, with {end - start} bytes left")
-    message.principal_name = str(view[start:position], "utf-8")
+    message.principal_name = str(view[start:position], "utf-8", "kafka")
     message.issue_timestamp_ms, message.expiry_timestamp_ms, message.max_timestamp_ms, size = _unpack_qqqh(view, position)
     position += 26
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"token_id: string of size field {size}, with {end - start} bytes left")
-    message.token_id = str(view[start:position], "utf-8")
+    message.token_id = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_i(view, position)
     position += 4
     start = position
@@ -419,7 +419,7 @@ def _decode_create_delegation_token_response_2(view: memoryview, position: int) 
     position += size
     if position > end or size == 0:
         raise DecodeError(f"principal_type: string of size field {size}, with {end - start} bytes left")
-    message.principal_type = str(view[start:position], "utf-8")
+    message.principal_type = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -427,7 +427,7 @@ def _decode_create_delegation_token_response_2(view: memoryview, position: int) 
     position += size
     if position > end or size == 0:
         raise DecodeError(f"principal_name: string of size field {size}, with {end - start} bytes left")
-    message.principal_name = str(view[start:position], "utf-8")
+    message.principal_name = str(view[start:position], "utf-8", "kafka")
     message.issue_timestamp_ms, message.expiry_timestamp_ms, message.max_timestamp_ms, size = _unpack_qqqB(view, position)
     position += 24
     if size > 127:
@@ -436,7 +436,7 @@ def _decode_create_delegation_token_response_2(view: memoryview, position: int) 
     position += size
     if position > end or size == 0:
         raise DecodeError(f"token_id: string of size field {size}, with {end - start} bytes left")
-    message.token_id = str(view[start:position], "utf-8")
+    message.token_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_uvarint(view, position)
@@ -501,7 +501,7 @@ def _decode_create_delegation_token_response_3(view: memoryview, position: int) 
     position += size
     if position > end or size == 0:
         raise DecodeError(f"principal_type: string of size field {size}, with {end - start} bytes left")
-    message.principal_type = str(view[start:position], "utf-8")
+    message.principal_type = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -509,7 +509,7 @@ def _decode_create_delegation_token_response_3(view: memoryview, position: int) 
     position += size
     if position > end or size == 0:
         raise DecodeError(f"principal_name: string of size field {size}, with {end - start} bytes left")
-    message.principal_name = str(view[start:position], "utf-8")
+    message.principal_name = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -517,7 +517,7 @@ def _decode_create_delegation_token_response_3(view: memoryview, position: int) 
     position += size
     if position > end or size == 0:
         raise DecodeError(f"token_requester_principal_type: string of size field {size}, with {end - start} bytes left")
-    message.token_requester_principal_type = str(view[start:position], "utf-8")
+    message.token_requester_principal_type = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -525,7 +525,7 @@ def _decode_create_delegation_token_response_3(view: memoryview, position: int) 
     position += size
     if position > end or size == 0:
         raise DecodeError(f"token_requester_principal_name: string of size field {size}, with {end - start} bytes left")
-    message.token_requester_principal_name = str(view[start:position], "utf-8")
+    message.token_requester_principal_name = str(view[start:position], "utf-8", "kafka")
     message.issue_timestamp_ms, message.expiry_timestamp_ms, message.max_timestamp_ms, size = _unpack_qqqB(view, position)
     position += 24
     if size > 127:
@@ -534,7 +534,7 @@ def _decode_create_delegation_token_response_3(view: memoryview, position: int) 
     position += size
     if position > end or size == 0:
         raise DecodeError(f"token_id: string of size field {size}, with {end - start} bytes left")
-    message.token_id = str(view[start:position], "utf-8")
+    message.token_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_uvarint(view, position)

@@ -130,7 +130,7 @@ def _decode_create_partitions_request_0(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        create_partitions_topic.name = str(view[start:position], "utf-8")
+        create_partitions_topic.name = str(view[start:position], "utf-8", "kafka")
         create_partitions_topic.count, count = _unpack_ii(view, position)
         position += 8
         if count < 0:
@@ -188,7 +188,7 @@ def _decode_create_partitions_request_2(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        create_partitions_topic.name = str(view[start:position], "utf-8")
+        create_partitions_topic.name = str(view[start:position], "utf-8", "kafka")
         create_partitions_topic.count, count = _unpack_iB(view, position)
         position += 4
         if count > 127:
@@ -280,7 +280,7 @@ def _decode_create_partitions_response_0(view: memoryview, position: int) -> tup
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        create_partitions_topic_result.name = str(view[start:position], "utf-8")
+        create_partitions_topic_result.name = str(view[start:position], "utf-8", "kafka")
         create_partitions_topic_result.error_code, size = _unpack_hh(view, position)
         position += 4
         if size < 0:
@@ -290,7 +290,7 @@ def _decode_create_partitions_response_0(view: memoryview, position: int) -> tup
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            create_partitions_topic_result.error_message = str(view[start:position], "utf-8")
+            create_partitions_topic_result.error_message = str(view[start:position], "utf-8", "kafka")
         message.results.append(create_partitions_topic_result)
     return message, position
 
@@ -327,7 +327,7 @@ def _decode_create_partitions_response_2(view: memoryview, position: int) -> tup
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        create_partitions_topic_result.name = str(view[start:position], "utf-8")
+        create_partitions_topic_result.name = str(view[start:position], "utf-8", "kafka")
         create_partitions_topic_result.error_code, size = _unpack_hB(view, position)
         position += 2
         if size > 127:
@@ -340,7 +340,7 @@ def _decode_create_partitions_response_2(view: memoryview, position: int) -> tup
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            create_partitions_topic_result.error_message = str(view[start:position], "utf-8")
+            create_partitions_topic_result.error_message = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:

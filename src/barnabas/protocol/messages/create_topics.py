@@ -198,7 +198,7 @@ def _decode_create_topics_request_2(view: memoryview, position: int) -> tuple[Cr
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        creatable_topic.name = str(view[start:position], "utf-8")
+        creatable_topic.name = str(view[start:position], "utf-8", "kafka")
         creatable_topic.num_partitions, creatable_topic.replication_factor, count = _unpack_ihi(view, position)
         position += 10
         if count * 8 > end - position or count < 0:
@@ -226,7 +226,7 @@ def _decode_create_topics_request_2(view: memoryview, position: int) -> tuple[Cr
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            creatable_topic_config.name = str(view[start:position], "utf-8")
+            creatable_topic_config.name = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             if size < 0:
@@ -236,7 +236,7 @@ def _decode_create_topics_request_2(view: memoryview, position: int) -> tuple[Cr
                 position += size
                 if position > end:
                     raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                creatable_topic_config.value = str(view[start:position], "utf-8")
+                creatable_topic_config.value = str(view[start:position], "utf-8", "kafka")
             creatable_topic.configs.append(creatable_topic_config)
         message.topics.append(creatable_topic)
     message.timeout_ms, message.validate_only = _unpack_io(view, position)
@@ -285,7 +285,7 @@ def _decode_create_topics_request_5(view: memoryview, position: int) -> tuple[Cr
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        creatable_topic.name = str(view[start:position], "utf-8")
+        creatable_topic.name = str(view[start:position], "utf-8", "kafka")
         creatable_topic.num_partitions, creatable_topic.replication_factor, count = _unpack_ihB(view, position)
         position += 6
         if count > 127:
@@ -329,7 +329,7 @@ def _decode_create_topics_request_5(view: memoryview, position: int) -> tuple[Cr
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            creatable_topic_config.name = str(view[start:position], "utf-8")
+            creatable_topic_config.name = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -341,7 +341,7 @@ def _decode_create_topics_request_5(view: memoryview, position: int) -> tuple[Cr
                 position += size
                 if position > end:
                     raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                creatable_topic_config.value = str(view[start:position], "utf-8")
+                creatable_topic_config.value = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:
@@ -437,7 +437,7 @@ def _decode_create_topics_response_2(view: memoryview, position: int) -> tuple[C
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        creatable_topic_result.name = str(view[start:position], "utf-8")
+        creatable_topic_result.name = str(view[start:position], "utf-8", "kafka")
         creatable_topic_result.error_code, size = _unpack_hh(view, position)
         position += 4
         if size < 0:
@@ -447,7 +447,7 @@ def _decode_create_topics_response_2(view: memoryview, position: int) -> tuple[C
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            creatable_topic_result.error_message = str(view[start:position], "utf-8")
+            creatable_topic_result.error_message = str(view[start:position], "utf-8", "kafka")
         message.topics.append(creatable_topic_result)
     return message, position
 
@@ -485,7 +485,7 @@ def _decode_create_topics_response_5(view: memoryview, position: int) -> tuple[C
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        creatable_topic_result.name = str(view[start:position], "utf-8")
+        creatable_topic_result.name = str(view[start:position], "utf-8", "kafka")
         creatable_topic_result.error_code, size = _unpack_hB(view, position)
         position += 2
         if size > 127:
@@ -498,7 +498,7 @@ def _decode_create_topics_response_5(view: memoryview, position: int) -> tuple[C
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            creatable_topic_result.error_message = str(view[start:position], "utf-8")
+            creatable_topic_result.error_message = str(view[start:position], "utf-8", "kafka")
         creatable_topic_result.num_partitions, creatable_topic_result.replication_factor, count = _unpack_ihB(view, position)
         position += 6
         if count > 127:
@@ -520,7 +520,7 @@ def _decode_create_topics_response_5(view: memoryview, position: int) -> tuple[C
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                creatable_topic_configs.name = str(view[start:position], "utf-8")
+                creatable_topic_configs.name = str(view[start:position], "utf-8", "kafka")
                 size = view[position]
                 if size > 127:
                     size, position = read_string_size(view, position)
@@ -532,7 +532,7 @@ def _decode_create_topics_response_5(view: memoryview, position: int) -> tuple[C
                     position += size
                     if position > end:
                         raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                    creatable_topic_configs.value = str(view[start:position], "utf-8")
+                    creatable_topic_configs.value = str(view[start:position], "utf-8", "kafka")
                 creatable_topic_configs.read_only, creatable_topic_configs.config_source, creatable_topic_configs.is_sensitive, tags = _unpack_oboB(view, position)
                 position += 4
                 if tags:
@@ -646,7 +646,7 @@ def _decode_create_topics_response_7(view: memoryview, position: int) -> tuple[C
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        creatable_topic_result.name = str(view[start:position], "utf-8")
+        creatable_topic_result.name = str(view[start:position], "utf-8", "kafka")
         creatable_topic_result.topic_id, creatable_topic_result.error_code, size = _unpack_16shB(view, position)
         position += 18
         if size > 127:
@@ -659,7 +659,7 @@ def _decode_create_topics_response_7(view: memoryview, position: int) -> tuple[C
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            creatable_topic_result.error_message = str(view[start:position], "utf-8")
+            creatable_topic_result.error_message = str(view[start:position], "utf-8", "kafka")
         creatable_topic_result.num_partitions, creatable_topic_result.replication_factor, count = _unpack_ihB(view, position)
         position += 6
         if count > 127:
@@ -681,7 +681,7 @@ def _decode_create_topics_response_7(view: memoryview, position: int) -> tuple[C
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                creatable_topic_configs.name = str(view[start:position], "utf-8")
+                creatable_topic_configs.name = str(view[start:position], "utf-8", "kafka")
                 size = view[position]
                 if size > 127:
                     size, position = read_string_size(view, position)
@@ -693,7 +693,7 @@ def _decode_create_topics_response_7(view: memoryview, position: int) -> tuple[C
                     position += size
                     if position > end:
                         raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                    creatable_topic_configs.value = str(view[start:position], "utf-8")
+                    creatable_topic_configs.value = str(view[start:position], "utf-8", "kafka")
                 creatable_topic_configs.read_only, creatable_topic_configs.config_source, creatable_topic_configs.is_sensitive, tags = _unpack_oboB(view, position)
                 position += 4
                 if tags:

@@ -42,7 +42,7 @@ def _decode_default_principal_data_0(view: memoryview, position: int) -> tuple[D
     position += size
     if position > end or size == 0:
         raise DecodeError(f"type: string of size field {size}, with {end - start} bytes left")
-    message.type = str(view[start:position], "utf-8")
+    message.type = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -50,7 +50,7 @@ def _decode_default_principal_data_0(view: memoryview, position: int) -> tuple[D
     position += size
     if position > end or size == 0:
         raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-    message.name = str(view[start:position], "utf-8")
+    message.name = str(view[start:position], "utf-8", "kafka")
     message.token_authenticated, tags = _unpack_oB(view, position)
     position += 2
     if tags:

@@ -66,7 +66,7 @@ def _decode_delegation_token_record_0(view: memoryview, position: int) -> tuple[
     position += size
     if position > end or size == 0:
         raise DecodeError(f"owner: string of size field {size}, with {end - start} bytes left")
-    message.owner = str(view[start:position], "utf-8")
+    message.owner = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -74,7 +74,7 @@ def _decode_delegation_token_record_0(view: memoryview, position: int) -> tuple[
     position += size
     if position > end or size == 0:
         raise DecodeError(f"requester: string of size field {size}, with {end - start} bytes left")
-    message.requester = str(view[start:position], "utf-8")
+    message.requester = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -91,7 +91,7 @@ def _decode_delegation_token_record_0(view: memoryview, position: int) -> tuple[
         position += size
         if position > end or size == 0:
             raise DecodeError(f"renewers: string of size field {size}, with {end - start} bytes left")
-        message.renewers.append(str(view[start:position], "utf-8"))
+        message.renewers.append(str(view[start:position], "utf-8", "kafka"))
     message.issue_timestamp, message.max_timestamp, message.expiration_timestamp, size = _unpack_qqqB(view, position)
     position += 24
     if size > 127:
@@ -100,7 +100,7 @@ def _decode_delegation_token_record_0(view: memoryview, position: int) -> tuple[
     position += size
     if position > end or size == 0:
         raise DecodeError(f"token_id: string of size field {size}, with {end - start} bytes left")
-    message.token_id = str(view[start:position], "utf-8")
+    message.token_id = str(view[start:position], "utf-8", "kafka")
     if view[position]:
         position = skip_tags(view, position, end)
     else:

@@ -172,7 +172,7 @@ def _decode_delete_acls_request_1(view: memoryview, position: int) -> tuple[Dele
             position += size
             if position > end:
                 raise DecodeError(f"resource_name_filter: string of size field {size}, with {end - start} bytes left")
-            delete_acls_filter.resource_name_filter = str(view[start:position], "utf-8")
+            delete_acls_filter.resource_name_filter = str(view[start:position], "utf-8", "kafka")
         delete_acls_filter.pattern_type_filter, size = _unpack_bh(view, position)
         position += 3
         if size < 0:
@@ -182,7 +182,7 @@ def _decode_delete_acls_request_1(view: memoryview, position: int) -> tuple[Dele
             position += size
             if position > end:
                 raise DecodeError(f"principal_filter: string of size field {size}, with {end - start} bytes left")
-            delete_acls_filter.principal_filter = str(view[start:position], "utf-8")
+            delete_acls_filter.principal_filter = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         if size < 0:
@@ -192,7 +192,7 @@ def _decode_delete_acls_request_1(view: memoryview, position: int) -> tuple[Dele
             position += size
             if position > end:
                 raise DecodeError(f"host_filter: string of size field {size}, with {end - start} bytes left")
-            delete_acls_filter.host_filter = str(view[start:position], "utf-8")
+            delete_acls_filter.host_filter = str(view[start:position], "utf-8", "kafka")
         delete_acls_filter.operation, delete_acls_filter.permission_type = _unpack_bb(view, position)
         position += 2
         message.filters.append(delete_acls_filter)
@@ -239,7 +239,7 @@ def _decode_delete_acls_request_2(view: memoryview, position: int) -> tuple[Dele
             position += size
             if position > end:
                 raise DecodeError(f"resource_name_filter: string of size field {size}, with {end - start} bytes left")
-            delete_acls_filter.resource_name_filter = str(view[start:position], "utf-8")
+            delete_acls_filter.resource_name_filter = str(view[start:position], "utf-8", "kafka")
         delete_acls_filter.pattern_type_filter, size = _unpack_bB(view, position)
         position += 1
         if size > 127:
@@ -252,7 +252,7 @@ def _decode_delete_acls_request_2(view: memoryview, position: int) -> tuple[Dele
             position += size
             if position > end:
                 raise DecodeError(f"principal_filter: string of size field {size}, with {end - start} bytes left")
-            delete_acls_filter.principal_filter = str(view[start:position], "utf-8")
+            delete_acls_filter.principal_filter = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -264,7 +264,7 @@ def _decode_delete_acls_request_2(view: memoryview, position: int) -> tuple[Dele
             position += size
             if position > end:
                 raise DecodeError(f"host_filter: string of size field {size}, with {end - start} bytes left")
-            delete_acls_filter.host_filter = str(view[start:position], "utf-8")
+            delete_acls_filter.host_filter = str(view[start:position], "utf-8", "kafka")
         delete_acls_filter.operation, delete_acls_filter.permission_type, tags = _unpack_bbB(view, position)
         position += 3
         if tags:
@@ -339,7 +339,7 @@ def _decode_delete_acls_response_1(view: memoryview, position: int) -> tuple[Del
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            delete_acls_filter_result.error_message = str(view[start:position], "utf-8")
+            delete_acls_filter_result.error_message = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 14 > end - position or count < 0:
@@ -356,28 +356,28 @@ def _decode_delete_acls_response_1(view: memoryview, position: int) -> tuple[Del
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                delete_acls_matching_acl.error_message = str(view[start:position], "utf-8")
+                delete_acls_matching_acl.error_message = str(view[start:position], "utf-8", "kafka")
             delete_acls_matching_acl.resource_type, size = _unpack_bh(view, position)
             position += 3
             start = position
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-            delete_acls_matching_acl.resource_name = str(view[start:position], "utf-8")
+            delete_acls_matching_acl.resource_name = str(view[start:position], "utf-8", "kafka")
             delete_acls_matching_acl.pattern_type, size = _unpack_bh(view, position)
             position += 3
             start = position
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"principal: string of size field {size}, with {end - start} bytes left")
-            delete_acls_matching_acl.principal = str(view[start:position], "utf-8")
+            delete_acls_matching_acl.principal = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             start = position
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-            delete_acls_matching_acl.host = str(view[start:position], "utf-8")
+            delete_acls_matching_acl.host = str(view[start:position], "utf-8", "kafka")
             delete_acls_matching_acl.operation, delete_acls_matching_acl.permission_type = _unpack_bb(view, position)
             position += 2
             delete_acls_filter_result.matching_acls.append(delete_acls_matching_acl)
@@ -434,7 +434,7 @@ def _decode_delete_acls_response_2(view: memoryview, position: int) -> tuple[Del
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            delete_acls_filter_result.error_message = str(view[start:position], "utf-8")
+            delete_acls_filter_result.error_message = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -457,7 +457,7 @@ def _decode_delete_acls_response_2(view: memoryview, position: int) -> tuple[Del
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                delete_acls_matching_acl.error_message = str(view[start:position], "utf-8")
+                delete_acls_matching_acl.error_message = str(view[start:position], "utf-8", "kafka")
             delete_acls_matching_acl.resource_type, size = _unpack_bB(view, position)
             position += 1
             if size > 127:
@@ -466,7 +466,7 @@ def _decode_delete_acls_response_2(view: memoryview, position: int) -> tuple[Del
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-            delete_acls_matching_acl.resource_name = str(view[start:position], "utf-8")
+            delete_acls_matching_acl.resource_name = str(view[start:position], "utf-8", "kafka")
             delete_acls_matching_acl.pattern_type, size = _unpack_bB(view, position)
             position += 1
             if size > 127:
@@ -475,7 +475,7 @@ def _decode_delete_acls_response_2(view: memoryview, position: int) -> tuple[Del
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"principal: string of size field {size}, with {end - start} bytes left")
-            delete_acls_matching_acl.principal = str(view[start:position], "utf-8")
+            delete_acls_matching_acl.principal = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -483,7 +483,7 @@ def _decode_delete_acls_response_2(view: memoryview, position: int) -> tuple[Del
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-            delete_acls_matching_acl.host = str(view[start:position], "utf-8")
+            delete_acls_matching_acl.host = str(view[start:position], "utf-8", "kafka")
             delete_acls_matching_acl.operation, delete_acls_matching_acl.permission_type, tags = _unpack_bbB(view, position)
             position += 3
             if tags:

@@ -89,7 +89,7 @@ def _decode_delete_groups_request_0(view: memoryview, position: int) -> tuple[De
         position += size
         if position > end or size < 0:
             raise DecodeError(f"groups_names: string of size field {size}, with {end - start} bytes left")
-        message.groups_names.append(str(view[start:position], "utf-8"))
+        message.groups_names.append(str(view[start:position], "utf-8", "kafka"))
     return message, position
 
 
@@ -120,7 +120,7 @@ def _decode_delete_groups_request_2(view: memoryview, position: int) -> tuple[De
         position += size
         if position > end or size == 0:
             raise DecodeError(f"groups_names: string of size field {size}, with {end - start} bytes left")
-        message.groups_names.append(str(view[start:position], "utf-8"))
+        message.groups_names.append(str(view[start:position], "utf-8", "kafka"))
     if view[position]:
         position = skip_tags(view, position, end)
     else:
@@ -161,7 +161,7 @@ def _decode_delete_groups_response_0(view: memoryview, position: int) -> tuple[D
         position += size
         if position > end or size < 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        deletable_group_result.group_id = str(view[start:position], "utf-8")
+        deletable_group_result.group_id = str(view[start:position], "utf-8", "kafka")
         (deletable_group_result.error_code,) = _unpack_h(view, position)
         position += 2
         message.results.append(deletable_group_result)
@@ -198,7 +198,7 @@ def _decode_delete_groups_response_2(view: memoryview, position: int) -> tuple[D
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        deletable_group_result.group_id = str(view[start:position], "utf-8")
+        deletable_group_result.group_id = str(view[start:position], "utf-8", "kafka")
         deletable_group_result.error_code, tags = _unpack_hB(view, position)
         position += 3
         if tags:

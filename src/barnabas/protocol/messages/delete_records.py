@@ -140,7 +140,7 @@ def _decode_delete_records_request_0(view: memoryview, position: int) -> tuple[D
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        delete_records_topic.name = str(view[start:position], "utf-8")
+        delete_records_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 12 > end - position or count < 0:
@@ -189,7 +189,7 @@ def _decode_delete_records_request_2(view: memoryview, position: int) -> tuple[D
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        delete_records_topic.name = str(view[start:position], "utf-8")
+        delete_records_topic.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -258,7 +258,7 @@ def _decode_delete_records_response_0(view: memoryview, position: int) -> tuple[
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        delete_records_topic_result.name = str(view[start:position], "utf-8")
+        delete_records_topic_result.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 14 > end - position or count < 0:
@@ -305,7 +305,7 @@ def _decode_delete_records_response_2(view: memoryview, position: int) -> tuple[
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        delete_records_topic_result.name = str(view[start:position], "utf-8")
+        delete_records_topic_result.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)

@@ -101,7 +101,7 @@ def _decode_delete_share_group_offsets_request_0(view: memoryview, position: int
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -119,7 +119,7 @@ def _decode_delete_share_group_offsets_request_0(view: memoryview, position: int
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        delete_share_group_offsets_request_topic.topic_name = str(view[start:position], "utf-8")
+        delete_share_group_offsets_request_topic.topic_name = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -172,7 +172,7 @@ def _decode_delete_share_group_offsets_response_0(view: memoryview, position: in
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -190,7 +190,7 @@ def _decode_delete_share_group_offsets_response_0(view: memoryview, position: in
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        delete_share_group_offsets_response_topic.topic_name = str(view[start:position], "utf-8")
+        delete_share_group_offsets_response_topic.topic_name = str(view[start:position], "utf-8", "kafka")
         delete_share_group_offsets_response_topic.topic_id, delete_share_group_offsets_response_topic.error_code, size = _unpack_16shB(view, position)
         position += 18
         if size > 127:
@@ -203,7 +203,7 @@ def _decode_delete_share_group_offsets_response_0(view: memoryview, position: in
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            delete_share_group_offsets_response_topic.error_message = str(view[start:position], "utf-8")
+            delete_share_group_offsets_response_topic.error_message = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:

@@ -121,7 +121,7 @@ def _decode_delete_share_group_state_request_0(view: memoryview, position: int) 
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -224,7 +224,7 @@ def _decode_delete_share_group_state_response_0(view: memoryview, position: int)
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                partition_result.error_message = str(view[start:position], "utf-8")
+                partition_result.error_message = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:

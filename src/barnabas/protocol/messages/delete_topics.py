@@ -117,7 +117,7 @@ def _decode_delete_topics_request_1(view: memoryview, position: int) -> tuple[De
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic_names: string of size field {size}, with {end - start} bytes left")
-        message.topic_names.append(str(view[start:position], "utf-8"))
+        message.topic_names.append(str(view[start:position], "utf-8", "kafka"))
     (message.timeout_ms,) = _unpack_i(view, position)
     position += 4
     return message, position
@@ -154,7 +154,7 @@ def _decode_delete_topics_request_4(view: memoryview, position: int) -> tuple[De
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_names: string of size field {size}, with {end - start} bytes left")
-        message.topic_names.append(str(view[start:position], "utf-8"))
+        message.topic_names.append(str(view[start:position], "utf-8", "kafka"))
     message.timeout_ms, tags = _unpack_iB(view, position)
     position += 5
     if tags:
@@ -206,7 +206,7 @@ def _decode_delete_topics_request_6(view: memoryview, position: int) -> tuple[De
             position += size
             if position > end:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            delete_topic_state.name = str(view[start:position], "utf-8")
+            delete_topic_state.name = str(view[start:position], "utf-8", "kafka")
         delete_topic_state.topic_id, tags = _unpack_16sB(view, position)
         position += 17
         if tags:
@@ -260,7 +260,7 @@ def _decode_delete_topics_response_1(view: memoryview, position: int) -> tuple[D
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        deletable_topic_result.name = str(view[start:position], "utf-8")
+        deletable_topic_result.name = str(view[start:position], "utf-8", "kafka")
         (deletable_topic_result.error_code,) = _unpack_h(view, position)
         position += 2
         message.responses.append(deletable_topic_result)
@@ -301,7 +301,7 @@ def _decode_delete_topics_response_4(view: memoryview, position: int) -> tuple[D
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        deletable_topic_result.name = str(view[start:position], "utf-8")
+        deletable_topic_result.name = str(view[start:position], "utf-8", "kafka")
         deletable_topic_result.error_code, tags = _unpack_hB(view, position)
         position += 3
         if tags:
@@ -357,7 +357,7 @@ def _decode_delete_topics_response_5(view: memoryview, position: int) -> tuple[D
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        deletable_topic_result.name = str(view[start:position], "utf-8")
+        deletable_topic_result.name = str(view[start:position], "utf-8", "kafka")
         deletable_topic_result.error_code, size = _unpack_hB(view, position)
         position += 2
         if size > 127:
@@ -370,7 +370,7 @@ def _decode_delete_topics_response_5(view: memoryview, position: int) -> tuple[D
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            deletable_topic_result.error_message = str(view[start:position], "utf-8")
+            deletable_topic_result.error_message = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -440,7 +440,7 @@ def _decode_delete_topics_response_6(view: memoryview, position: int) -> tuple[D
             position += size
             if position > end:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            deletable_topic_result.name = str(view[start:position], "utf-8")
+            deletable_topic_result.name = str(view[start:position], "utf-8", "kafka")
         deletable_topic_result.topic_id, deletable_topic_result.error_code, size = _unpack_16shB(view, position)
         position += 18
         if size > 127:
@@ -453,7 +453,7 @@ def _decode_delete_topics_response_6(view: memoryview, position: int) -> tuple[D
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            deletable_topic_result.error_message = str(view[start:position], "utf-8")
+            deletable_topic_result.error_message = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:

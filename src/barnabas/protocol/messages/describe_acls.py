@@ -140,7 +140,7 @@ def _decode_describe_acls_request_1(view: memoryview, position: int) -> tuple[De
         position += size
         if position > end:
             raise DecodeError(f"resource_name_filter: string of size field {size}, with {end - start} bytes left")
-        message.resource_name_filter = str(view[start:position], "utf-8")
+        message.resource_name_filter = str(view[start:position], "utf-8", "kafka")
     message.pattern_type_filter, size = _unpack_bh(view, position)
     position += 3
     if size < 0:
@@ -150,7 +150,7 @@ def _decode_describe_acls_request_1(view: memoryview, position: int) -> tuple[De
         position += size
         if position > end:
             raise DecodeError(f"principal_filter: string of size field {size}, with {end - start} bytes left")
-        message.principal_filter = str(view[start:position], "utf-8")
+        message.principal_filter = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     if size < 0:
@@ -160,7 +160,7 @@ def _decode_describe_acls_request_1(view: memoryview, position: int) -> tuple[De
         position += size
         if position > end:
             raise DecodeError(f"host_filter: string of size field {size}, with {end - start} bytes left")
-        message.host_filter = str(view[start:position], "utf-8")
+        message.host_filter = str(view[start:position], "utf-8", "kafka")
     message.operation, message.permission_type = _unpack_bb(view, position)
     position += 2
     return message, position
@@ -194,7 +194,7 @@ def _decode_describe_acls_request_2(view: memoryview, position: int) -> tuple[De
         position += size
         if position > end:
             raise DecodeError(f"resource_name_filter: string of size field {size}, with {end - start} bytes left")
-        message.resource_name_filter = str(view[start:position], "utf-8")
+        message.resource_name_filter = str(view[start:position], "utf-8", "kafka")
     message.pattern_type_filter, size = _unpack_bB(view, position)
     position += 1
     if size > 127:
@@ -207,7 +207,7 @@ def _decode_describe_acls_request_2(view: memoryview, position: int) -> tuple[De
         position += size
         if position > end:
             raise DecodeError(f"principal_filter: string of size field {size}, with {end - start} bytes left")
-        message.principal_filter = str(view[start:position], "utf-8")
+        message.principal_filter = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -219,7 +219,7 @@ def _decode_describe_acls_request_2(view: memoryview, position: int) -> tuple[De
         position += size
         if position > end:
             raise DecodeError(f"host_filter: string of size field {size}, with {end - start} bytes left")
-        message.host_filter = str(view[start:position], "utf-8")
+        message.host_filter = str(view[start:position], "utf-8", "kafka")
     message.operation, message.permission_type, tags = _unpack_bbB(view, position)
     position += 3
     if tags:
@@ -275,7 +275,7 @@ def _decode_describe_acls_response_1(view: memoryview, position: int) -> tuple[D
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 8 > end - position or count < 0:
@@ -289,7 +289,7 @@ def _decode_describe_acls_response_1(view: memoryview, position: int) -> tuple[D
         position += size
         if position > end or size < 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        describe_acls_resource.resource_name = str(view[start:position], "utf-8")
+        describe_acls_resource.resource_name = str(view[start:position], "utf-8", "kafka")
         describe_acls_resource.pattern_type, count = _unpack_bi(view, position)
         position += 5
         if count * 6 > end - position or count < 0:
@@ -303,14 +303,14 @@ def _decode_describe_acls_response_1(view: memoryview, position: int) -> tuple[D
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"principal: string of size field {size}, with {end - start} bytes left")
-            acl_description.principal = str(view[start:position], "utf-8")
+            acl_description.principal = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             start = position
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-            acl_description.host = str(view[start:position], "utf-8")
+            acl_description.host = str(view[start:position], "utf-8", "kafka")
             acl_description.operation, acl_description.permission_type = _unpack_bb(view, position)
             position += 2
             describe_acls_resource.acls.append(acl_description)
@@ -353,7 +353,7 @@ def _decode_describe_acls_response_2(view: memoryview, position: int) -> tuple[D
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -372,7 +372,7 @@ def _decode_describe_acls_response_2(view: memoryview, position: int) -> tuple[D
         position += size
         if position > end or size == 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        describe_acls_resource.resource_name = str(view[start:position], "utf-8")
+        describe_acls_resource.resource_name = str(view[start:position], "utf-8", "kafka")
         describe_acls_resource.pattern_type, count = _unpack_bB(view, position)
         position += 1
         if count > 127:
@@ -391,7 +391,7 @@ def _decode_describe_acls_response_2(view: memoryview, position: int) -> tuple[D
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"principal: string of size field {size}, with {end - start} bytes left")
-            acl_description.principal = str(view[start:position], "utf-8")
+            acl_description.principal = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -399,7 +399,7 @@ def _decode_describe_acls_response_2(view: memoryview, position: int) -> tuple[D
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-            acl_description.host = str(view[start:position], "utf-8")
+            acl_description.host = str(view[start:position], "utf-8", "kafka")
             acl_description.operation, acl_description.permission_type, tags = _unpack_bbB(view, position)
             position += 3
             if tags:

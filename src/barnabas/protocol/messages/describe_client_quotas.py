@@ -147,7 +147,7 @@ def _decode_describe_client_quotas_request_0(view: memoryview, position: int) ->
         position += size
         if position > end or size < 0:
             raise DecodeError(f"entity_type: string of size field {size}, with {end - start} bytes left")
-        component_data.entity_type = str(view[start:position], "utf-8")
+        component_data.entity_type = str(view[start:position], "utf-8", "kafka")
         component_data.match_type, size = _unpack_bh(view, position)
         position += 3
         if size < 0:
@@ -157,7 +157,7 @@ def _decode_describe_client_quotas_request_0(view: memoryview, position: int) ->
             position += size
             if position > end:
                 raise DecodeError(f"match: string of size field {size}, with {end - start} bytes left")
-            component_data.match = str(view[start:position], "utf-8")
+            component_data.match = str(view[start:position], "utf-8", "kafka")
         message.components.append(component_data)
     message.strict = view[position] != 0
     position += 1
@@ -196,7 +196,7 @@ def _decode_describe_client_quotas_request_1(view: memoryview, position: int) ->
         position += size
         if position > end or size == 0:
             raise DecodeError(f"entity_type: string of size field {size}, with {end - start} bytes left")
-        component_data.entity_type = str(view[start:position], "utf-8")
+        component_data.entity_type = str(view[start:position], "utf-8", "kafka")
         component_data.match_type, size = _unpack_bB(view, position)
         position += 1
         if size > 127:
@@ -209,7 +209,7 @@ def _decode_describe_client_quotas_request_1(view: memoryview, position: int) ->
             position += size
             if position > end:
                 raise DecodeError(f"match: string of size field {size}, with {end - start} bytes left")
-            component_data.match = str(view[start:position], "utf-8")
+            component_data.match = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -263,7 +263,7 @@ def _decode_describe_client_quotas_response_0(view: memoryview, position: int) -
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count < 0:
@@ -287,7 +287,7 @@ def _decode_describe_client_quotas_response_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size < 0:
                     raise DecodeError(f"entity_type: string of size field {size}, with {end - start} bytes left")
-                entity_data.entity_type = str(view[start:position], "utf-8")
+                entity_data.entity_type = str(view[start:position], "utf-8", "kafka")
                 (size,) = _unpack_h(view, position)
                 position += 2
                 if size < 0:
@@ -297,7 +297,7 @@ def _decode_describe_client_quotas_response_0(view: memoryview, position: int) -
                     position += size
                     if position > end:
                         raise DecodeError(f"entity_name: string of size field {size}, with {end - start} bytes left")
-                    entity_data.entity_name = str(view[start:position], "utf-8")
+                    entity_data.entity_name = str(view[start:position], "utf-8", "kafka")
                 entry_data.entity.append(entity_data)
             (count,) = _unpack_i(view, position)
             position += 4
@@ -312,7 +312,7 @@ def _decode_describe_client_quotas_response_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size < 0:
                     raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-                value_data.key = str(view[start:position], "utf-8")
+                value_data.key = str(view[start:position], "utf-8", "kafka")
                 (value_data.value,) = _unpack_d(view, position)
                 position += 8
                 entry_data.values.append(value_data)
@@ -358,7 +358,7 @@ def _decode_describe_client_quotas_response_1(view: memoryview, position: int) -
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -389,7 +389,7 @@ def _decode_describe_client_quotas_response_1(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"entity_type: string of size field {size}, with {end - start} bytes left")
-                entity_data.entity_type = str(view[start:position], "utf-8")
+                entity_data.entity_type = str(view[start:position], "utf-8", "kafka")
                 size = view[position]
                 if size > 127:
                     size, position = read_string_size(view, position)
@@ -401,7 +401,7 @@ def _decode_describe_client_quotas_response_1(view: memoryview, position: int) -
                     position += size
                     if position > end:
                         raise DecodeError(f"entity_name: string of size field {size}, with {end - start} bytes left")
-                    entity_data.entity_name = str(view[start:position], "utf-8")
+                    entity_data.entity_name = str(view[start:position], "utf-8", "kafka")
                 if view[position]:
                     position = skip_tags(view, position, end)
                 else:
@@ -424,7 +424,7 @@ def _decode_describe_client_quotas_response_1(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-                value_data.key = str(view[start:position], "utf-8")
+                value_data.key = str(view[start:position], "utf-8", "kafka")
                 value_data.value, tags = _unpack_dB(view, position)
                 position += 9
                 if tags:

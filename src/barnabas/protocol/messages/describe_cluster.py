@@ -176,7 +176,7 @@ def _decode_describe_cluster_response_0(view: memoryview, position: int) -> tupl
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -184,7 +184,7 @@ def _decode_describe_cluster_response_0(view: memoryview, position: int) -> tupl
     position += size
     if position > end or size == 0:
         raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-    message.cluster_id = str(view[start:position], "utf-8")
+    message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.controller_id, count = _unpack_iB(view, position)
     position += 4
     if count > 127:
@@ -205,7 +205,7 @@ def _decode_describe_cluster_response_0(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        describe_cluster_broker.host = str(view[start:position], "utf-8")
+        describe_cluster_broker.host = str(view[start:position], "utf-8", "kafka")
         describe_cluster_broker.port, size = _unpack_iB(view, position)
         position += 4
         if size > 127:
@@ -218,7 +218,7 @@ def _decode_describe_cluster_response_0(view: memoryview, position: int) -> tupl
             position += size
             if position > end:
                 raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-            describe_cluster_broker.rack = str(view[start:position], "utf-8")
+            describe_cluster_broker.rack = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -299,7 +299,7 @@ def _decode_describe_cluster_response_1(view: memoryview, position: int) -> tupl
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     message.endpoint_type, size = _unpack_bB(view, position)
     position += 1
     if size > 127:
@@ -308,7 +308,7 @@ def _decode_describe_cluster_response_1(view: memoryview, position: int) -> tupl
     position += size
     if position > end or size == 0:
         raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-    message.cluster_id = str(view[start:position], "utf-8")
+    message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.controller_id, count = _unpack_iB(view, position)
     position += 4
     if count > 127:
@@ -329,7 +329,7 @@ def _decode_describe_cluster_response_1(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        describe_cluster_broker.host = str(view[start:position], "utf-8")
+        describe_cluster_broker.host = str(view[start:position], "utf-8", "kafka")
         describe_cluster_broker.port, size = _unpack_iB(view, position)
         position += 4
         if size > 127:
@@ -342,7 +342,7 @@ def _decode_describe_cluster_response_1(view: memoryview, position: int) -> tupl
             position += size
             if position > end:
                 raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-            describe_cluster_broker.rack = str(view[start:position], "utf-8")
+            describe_cluster_broker.rack = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -422,7 +422,7 @@ def _decode_describe_cluster_response_2(view: memoryview, position: int) -> tupl
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     message.endpoint_type, size = _unpack_bB(view, position)
     position += 1
     if size > 127:
@@ -431,7 +431,7 @@ def _decode_describe_cluster_response_2(view: memoryview, position: int) -> tupl
     position += size
     if position > end or size == 0:
         raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-    message.cluster_id = str(view[start:position], "utf-8")
+    message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.controller_id, count = _unpack_iB(view, position)
     position += 4
     if count > 127:
@@ -451,7 +451,7 @@ def _decode_describe_cluster_response_2(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        describe_cluster_broker.host = str(view[start:position], "utf-8")
+        describe_cluster_broker.host = str(view[start:position], "utf-8", "kafka")
         describe_cluster_broker.port, size = _unpack_iB(view, position)
         position += 4
         if size > 127:
@@ -464,7 +464,7 @@ def _decode_describe_cluster_response_2(view: memoryview, position: int) -> tupl
             position += size
             if position > end:
                 raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-            describe_cluster_broker.rack = str(view[start:position], "utf-8")
+            describe_cluster_broker.rack = str(view[start:position], "utf-8", "kafka")
         describe_cluster_broker.is_fenced, tags = _unpack_oB(view, position)
         position += 2
         if tags:

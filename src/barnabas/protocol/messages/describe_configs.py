@@ -181,7 +181,7 @@ def _decode_describe_configs_request_1(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size < 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        describe_configs_resource.resource_name = str(view[start:position], "utf-8")
+        describe_configs_resource.resource_name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count < 0:
@@ -197,7 +197,7 @@ def _decode_describe_configs_request_1(view: memoryview, position: int) -> tuple
                 position += size
                 if position > end or size < 0:
                     raise DecodeError(f"configuration_keys: string of size field {size}, with {end - start} bytes left")
-                describe_configs_resource.configuration_keys.append(str(view[start:position], "utf-8"))
+                describe_configs_resource.configuration_keys.append(str(view[start:position], "utf-8", "kafka"))
         message.resources.append(describe_configs_resource)
     message.include_synonyms = view[position] != 0
     position += 1
@@ -237,7 +237,7 @@ def _decode_describe_configs_request_3(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size < 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        describe_configs_resource.resource_name = str(view[start:position], "utf-8")
+        describe_configs_resource.resource_name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count < 0:
@@ -253,7 +253,7 @@ def _decode_describe_configs_request_3(view: memoryview, position: int) -> tuple
                 position += size
                 if position > end or size < 0:
                     raise DecodeError(f"configuration_keys: string of size field {size}, with {end - start} bytes left")
-                describe_configs_resource.configuration_keys.append(str(view[start:position], "utf-8"))
+                describe_configs_resource.configuration_keys.append(str(view[start:position], "utf-8", "kafka"))
         message.resources.append(describe_configs_resource)
     message.include_synonyms, message.include_documentation = _unpack_oo(view, position)
     position += 2
@@ -296,7 +296,7 @@ def _decode_describe_configs_request_4(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size == 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        describe_configs_resource.resource_name = str(view[start:position], "utf-8")
+        describe_configs_resource.resource_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -316,7 +316,7 @@ def _decode_describe_configs_request_4(view: memoryview, position: int) -> tuple
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"configuration_keys: string of size field {size}, with {end - start} bytes left")
-                describe_configs_resource.configuration_keys.append(str(view[start:position], "utf-8"))
+                describe_configs_resource.configuration_keys.append(str(view[start:position], "utf-8", "kafka"))
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -383,14 +383,14 @@ def _decode_describe_configs_response_1(view: memoryview, position: int) -> tupl
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            describe_configs_result.error_message = str(view[start:position], "utf-8")
+            describe_configs_result.error_message = str(view[start:position], "utf-8", "kafka")
         describe_configs_result.resource_type, size = _unpack_bh(view, position)
         position += 3
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        describe_configs_result.resource_name = str(view[start:position], "utf-8")
+        describe_configs_result.resource_name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 11 > end - position or count < 0:
@@ -406,7 +406,7 @@ def _decode_describe_configs_response_1(view: memoryview, position: int) -> tupl
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            describe_configs_resource_result.name = str(view[start:position], "utf-8")
+            describe_configs_resource_result.name = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             if size < 0:
@@ -416,7 +416,7 @@ def _decode_describe_configs_response_1(view: memoryview, position: int) -> tupl
                 position += size
                 if position > end:
                     raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                describe_configs_resource_result.value = str(view[start:position], "utf-8")
+                describe_configs_resource_result.value = str(view[start:position], "utf-8", "kafka")
             describe_configs_resource_result.read_only, describe_configs_resource_result.config_source, describe_configs_resource_result.is_sensitive, count = _unpack_oboi(view, position)
             position += 7
             if count * 5 > end - position or count < 0:
@@ -430,7 +430,7 @@ def _decode_describe_configs_response_1(view: memoryview, position: int) -> tupl
                 position += size
                 if position > end or size < 0:
                     raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                describe_configs_synonym.name = str(view[start:position], "utf-8")
+                describe_configs_synonym.name = str(view[start:position], "utf-8", "kafka")
                 (size,) = _unpack_h(view, position)
                 position += 2
                 if size < 0:
@@ -440,7 +440,7 @@ def _decode_describe_configs_response_1(view: memoryview, position: int) -> tupl
                     position += size
                     if position > end:
                         raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                    describe_configs_synonym.value = str(view[start:position], "utf-8")
+                    describe_configs_synonym.value = str(view[start:position], "utf-8", "kafka")
                 (describe_configs_synonym.source,) = _unpack_b(view, position)
                 position += 1
                 describe_configs_resource_result.synonyms.append(describe_configs_synonym)
@@ -496,14 +496,14 @@ def _decode_describe_configs_response_3(view: memoryview, position: int) -> tupl
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            describe_configs_result.error_message = str(view[start:position], "utf-8")
+            describe_configs_result.error_message = str(view[start:position], "utf-8", "kafka")
         describe_configs_result.resource_type, size = _unpack_bh(view, position)
         position += 3
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        describe_configs_result.resource_name = str(view[start:position], "utf-8")
+        describe_configs_result.resource_name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 14 > end - position or count < 0:
@@ -517,7 +517,7 @@ def _decode_describe_configs_response_3(view: memoryview, position: int) -> tupl
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            describe_configs_resource_result.name = str(view[start:position], "utf-8")
+            describe_configs_resource_result.name = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             if size < 0:
@@ -527,7 +527,7 @@ def _decode_describe_configs_response_3(view: memoryview, position: int) -> tupl
                 position += size
                 if position > end:
                     raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                describe_configs_resource_result.value = str(view[start:position], "utf-8")
+                describe_configs_resource_result.value = str(view[start:position], "utf-8", "kafka")
             describe_configs_resource_result.read_only, describe_configs_resource_result.config_source, describe_configs_resource_result.is_sensitive, count = _unpack_oboi(view, position)
             position += 7
             if count * 5 > end - position or count < 0:
@@ -541,7 +541,7 @@ def _decode_describe_configs_response_3(view: memoryview, position: int) -> tupl
                 position += size
                 if position > end or size < 0:
                     raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                describe_configs_synonym.name = str(view[start:position], "utf-8")
+                describe_configs_synonym.name = str(view[start:position], "utf-8", "kafka")
                 (size,) = _unpack_h(view, position)
                 position += 2
                 if size < 0:
@@ -551,7 +551,7 @@ def _decode_describe_configs_response_3(view: memoryview, position: int) -> tupl
                     position += size
                     if position > end:
                         raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                    describe_configs_synonym.value = str(view[start:position], "utf-8")
+                    describe_configs_synonym.value = str(view[start:position], "utf-8", "kafka")
                 (describe_configs_synonym.source,) = _unpack_b(view, position)
                 position += 1
                 describe_configs_resource_result.synonyms.append(describe_configs_synonym)
@@ -564,7 +564,7 @@ def _decode_describe_configs_response_3(view: memoryview, position: int) -> tupl
                 position += size
                 if position > end:
                     raise DecodeError(f"documentation: string of size field {size}, with {end - start} bytes left")
-                describe_configs_resource_result.documentation = str(view[start:position], "utf-8")
+                describe_configs_resource_result.documentation = str(view[start:position], "utf-8", "kafka")
             describe_configs_result.configs.append(describe_configs_resource_result)
         message.results.append(describe_configs_result)
     return message, position
@@ -627,7 +627,7 @@ def _decode_describe_configs_response_4(view: memoryview, position: int) -> tupl
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            describe_configs_result.error_message = str(view[start:position], "utf-8")
+            describe_configs_result.error_message = str(view[start:position], "utf-8", "kafka")
         describe_configs_result.resource_type, size = _unpack_bB(view, position)
         position += 1
         if size > 127:
@@ -636,7 +636,7 @@ def _decode_describe_configs_response_4(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size == 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        describe_configs_result.resource_name = str(view[start:position], "utf-8")
+        describe_configs_result.resource_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -654,7 +654,7 @@ def _decode_describe_configs_response_4(view: memoryview, position: int) -> tupl
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            describe_configs_resource_result.name = str(view[start:position], "utf-8")
+            describe_configs_resource_result.name = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -666,7 +666,7 @@ def _decode_describe_configs_response_4(view: memoryview, position: int) -> tupl
                 position += size
                 if position > end:
                     raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                describe_configs_resource_result.value = str(view[start:position], "utf-8")
+                describe_configs_resource_result.value = str(view[start:position], "utf-8", "kafka")
             describe_configs_resource_result.read_only, describe_configs_resource_result.config_source, describe_configs_resource_result.is_sensitive, count = _unpack_oboB(view, position)
             position += 3
             if count > 127:
@@ -685,7 +685,7 @@ def _decode_describe_configs_response_4(view: memoryview, position: int) -> tupl
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                describe_configs_synonym.name = str(view[start:position], "utf-8")
+                describe_configs_synonym.name = str(view[start:position], "utf-8", "kafka")
                 size = view[position]
                 if size > 127:
                     size, position = read_string_size(view, position)
@@ -697,7 +697,7 @@ def _decode_describe_configs_response_4(view: memoryview, position: int) -> tupl
                     position += size
                     if position > end:
                         raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                    describe_configs_synonym.value = str(view[start:position], "utf-8")
+                    describe_configs_synonym.value = str(view[start:position], "utf-8", "kafka")
                 describe_configs_synonym.source, tags = _unpack_bB(view, position)
                 position += 2
                 if tags:
@@ -715,7 +715,7 @@ def _decode_describe_configs_response_4(view: memoryview, position: int) -> tupl
                 position += size
                 if position > end:
                     raise DecodeError(f"documentation: string of size field {size}, with {end - start} bytes left")
-                describe_configs_resource_result.documentation = str(view[start:position], "utf-8")
+                describe_configs_resource_result.documentation = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:

@@ -152,14 +152,14 @@ def _decode_describe_delegation_token_request_1(view: memoryview, position: int)
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"principal_type: string of size field {size}, with {end - start} bytes left")
-            describe_delegation_token_owner.principal_type = str(view[start:position], "utf-8")
+            describe_delegation_token_owner.principal_type = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             start = position
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"principal_name: string of size field {size}, with {end - start} bytes left")
-            describe_delegation_token_owner.principal_name = str(view[start:position], "utf-8")
+            describe_delegation_token_owner.principal_name = str(view[start:position], "utf-8", "kafka")
             message.owners.append(describe_delegation_token_owner)
     return message, position
 
@@ -199,7 +199,7 @@ def _decode_describe_delegation_token_request_2(view: memoryview, position: int)
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"principal_type: string of size field {size}, with {end - start} bytes left")
-            describe_delegation_token_owner.principal_type = str(view[start:position], "utf-8")
+            describe_delegation_token_owner.principal_type = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -207,7 +207,7 @@ def _decode_describe_delegation_token_request_2(view: memoryview, position: int)
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"principal_name: string of size field {size}, with {end - start} bytes left")
-            describe_delegation_token_owner.principal_name = str(view[start:position], "utf-8")
+            describe_delegation_token_owner.principal_name = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:
@@ -266,21 +266,21 @@ def _decode_describe_delegation_token_response_1(view: memoryview, position: int
         position += size
         if position > end or size < 0:
             raise DecodeError(f"principal_type: string of size field {size}, with {end - start} bytes left")
-        described_delegation_token.principal_type = str(view[start:position], "utf-8")
+        described_delegation_token.principal_type = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"principal_name: string of size field {size}, with {end - start} bytes left")
-        described_delegation_token.principal_name = str(view[start:position], "utf-8")
+        described_delegation_token.principal_name = str(view[start:position], "utf-8", "kafka")
         described_delegation_token.issue_timestamp, described_delegation_token.expiry_timestamp, described_delegation_token.max_timestamp, size = _unpack_qqqh(view, position)
         position += 26
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"token_id: string of size field {size}, with {end - start} bytes left")
-        described_delegation_token.token_id = str(view[start:position], "utf-8")
+        described_delegation_token.token_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_i(view, position)
         position += 4
         start = position
@@ -301,14 +301,14 @@ def _decode_describe_delegation_token_response_1(view: memoryview, position: int
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"principal_type: string of size field {size}, with {end - start} bytes left")
-            described_delegation_token_renewer.principal_type = str(view[start:position], "utf-8")
+            described_delegation_token_renewer.principal_type = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             start = position
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"principal_name: string of size field {size}, with {end - start} bytes left")
-            described_delegation_token_renewer.principal_name = str(view[start:position], "utf-8")
+            described_delegation_token_renewer.principal_name = str(view[start:position], "utf-8", "kafka")
             described_delegation_token.renewers.append(described_delegation_token_renewer)
         message.tokens.append(described_delegation_token)
     (message.throttle_time_ms,) = _unpack_i(view, position)
@@ -369,7 +369,7 @@ def _decode_describe_delegation_token_response_2(view: memoryview, position: int
         position += size
         if position > end or size == 0:
             raise DecodeError(f"principal_type: string of size field {size}, with {end - start} bytes left")
-        described_delegation_token.principal_type = str(view[start:position], "utf-8")
+        described_delegation_token.principal_type = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -377,7 +377,7 @@ def _decode_describe_delegation_token_response_2(view: memoryview, position: int
         position += size
         if position > end or size == 0:
             raise DecodeError(f"principal_name: string of size field {size}, with {end - start} bytes left")
-        described_delegation_token.principal_name = str(view[start:position], "utf-8")
+        described_delegation_token.principal_name = str(view[start:position], "utf-8", "kafka")
         described_delegation_token.issue_timestamp, described_delegation_token.expiry_timestamp, described_delegation_token.max_timestamp, size = _unpack_qqqB(view, position)
         position += 24
         if size > 127:
@@ -386,7 +386,7 @@ def _decode_describe_delegation_token_response_2(view: memoryview, position: int
         position += size
         if position > end or size == 0:
             raise DecodeError(f"token_id: string of size field {size}, with {end - start} bytes left")
-        described_delegation_token.token_id = str(view[start:position], "utf-8")
+        described_delegation_token.token_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_uvarint(view, position)
@@ -412,7 +412,7 @@ def _decode_describe_delegation_token_response_2(view: memoryview, position: int
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"principal_type: string of size field {size}, with {end - start} bytes left")
-            described_delegation_token_renewer.principal_type = str(view[start:position], "utf-8")
+            described_delegation_token_renewer.principal_type = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -420,7 +420,7 @@ def _decode_describe_delegation_token_response_2(view: memoryview, position: int
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"principal_name: string of size field {size}, with {end - start} bytes left")
-            described_delegation_token_renewer.principal_name = str(view[start:position], "utf-8")
+            described_delegation_token_renewer.principal_name = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:
@@ -525,7 +525,7 @@ def _decode_describe_delegation_token_response_3(view: memoryview, position: int
         position += size
         if position > end or size == 0:
             raise DecodeError(f"principal_type: string of size field {size}, with {end - start} bytes left")
-        described_delegation_token.principal_type = str(view[start:position], "utf-8")
+        described_delegation_token.principal_type = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -533,7 +533,7 @@ def _decode_describe_delegation_token_response_3(view: memoryview, position: int
         position += size
         if position > end or size == 0:
             raise DecodeError(f"principal_name: string of size field {size}, with {end - start} bytes left")
-        described_delegation_token.principal_name = str(view[start:position], "utf-8")
+        described_delegation_token.principal_name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -541,7 +541,7 @@ def _decode_describe_delegation_token_response_3(view: memoryview, position: int
         position += size
         if position > end or size == 0:
             raise DecodeError(f"token_requester_principal_type: string of size field {size}, with {end - start} bytes left")
-        described_delegation_token.token_requester_principal_type = str(view[start:position], "utf-8")
+        described_delegation_token.token_requester_principal_type = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -549,7 +549,7 @@ def _decode_describe_delegation_token_response_3(view: memoryview, position: int
         position += size
         if position > end or size == 0:
             raise DecodeError(f"token_requester_principal_name: string of size field {size}, with {end - start} bytes left")
-        described_delegation_token.token_requester_principal_name = str(view[start:position], "utf-8")
+        described_delegation_token.token_requester_principal_name = str(view[start:position], "utf-8", "kafka")
         described_delegation_token.issue_timestamp, described_delegation_token.expiry_timestamp, described_delegation_token.max_timestamp, size = _unpack_qqqB(view, position)
         position += 24
         if size > 127:
@@ -558,7 +558,7 @@ def _decode_describe_delegation_token_response_3(view: memoryview, position: int
         position += size
         if position > end or size == 0:
             raise DecodeError(f"token_id: string of size field {size}, with {end - start} bytes left")
-        described_delegation_token.token_id = str(view[start:position], "utf-8")
+        described_delegation_token.token_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_uvarint(view, position)
@@ -584,7 +584,7 @@ def _decode_describe_delegation_token_response_3(view: memoryview, position: int
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"principal_type: string of size field {size}, with {end - start} bytes left")
-            described_delegation_token_renewer.principal_type = str(view[start:position], "utf-8")
+            described_delegation_token_renewer.principal_type = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -592,7 +592,7 @@ def _decode_describe_delegation_token_response_3(view: memoryview, position: int
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"principal_name: string of size field {size}, with {end - start} bytes left")
-            described_delegation_token_renewer.principal_name = str(view[start:position], "utf-8")
+            described_delegation_token_renewer.principal_name = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:

@@ -139,7 +139,7 @@ def _decode_describe_groups_request_0(view: memoryview, position: int) -> tuple[
         position += size
         if position > end or size < 0:
             raise DecodeError(f"groups: string of size field {size}, with {end - start} bytes left")
-        message.groups.append(str(view[start:position], "utf-8"))
+        message.groups.append(str(view[start:position], "utf-8", "kafka"))
     return message, position
 
 
@@ -168,7 +168,7 @@ def _decode_describe_groups_request_3(view: memoryview, position: int) -> tuple[
         position += size
         if position > end or size < 0:
             raise DecodeError(f"groups: string of size field {size}, with {end - start} bytes left")
-        message.groups.append(str(view[start:position], "utf-8"))
+        message.groups.append(str(view[start:position], "utf-8", "kafka"))
     message.include_authorized_operations = view[position] != 0
     position += 1
     return message, position
@@ -202,7 +202,7 @@ def _decode_describe_groups_request_5(view: memoryview, position: int) -> tuple[
         position += size
         if position > end or size == 0:
             raise DecodeError(f"groups: string of size field {size}, with {end - start} bytes left")
-        message.groups.append(str(view[start:position], "utf-8"))
+        message.groups.append(str(view[start:position], "utf-8", "kafka"))
     message.include_authorized_operations, tags = _unpack_oB(view, position)
     position += 2
     if tags:
@@ -246,28 +246,28 @@ def _decode_describe_groups_response_0(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size < 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        described_group.group_id = str(view[start:position], "utf-8")
+        described_group.group_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"group_state: string of size field {size}, with {end - start} bytes left")
-        described_group.group_state = str(view[start:position], "utf-8")
+        described_group.group_state = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-        described_group.protocol_type = str(view[start:position], "utf-8")
+        described_group.protocol_type = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"protocol_data: string of size field {size}, with {end - start} bytes left")
-        described_group.protocol_data = str(view[start:position], "utf-8")
+        described_group.protocol_data = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 14 > end - position or count < 0:
@@ -282,21 +282,21 @@ def _decode_describe_groups_response_0(view: memoryview, position: int) -> tuple
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-            described_group_member.member_id = str(view[start:position], "utf-8")
+            described_group_member.member_id = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             start = position
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-            described_group_member.client_id = str(view[start:position], "utf-8")
+            described_group_member.client_id = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             start = position
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-            described_group_member.client_host = str(view[start:position], "utf-8")
+            described_group_member.client_host = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_i(view, position)
             position += 4
             start = position
@@ -372,28 +372,28 @@ def _decode_describe_groups_response_1(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size < 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        described_group.group_id = str(view[start:position], "utf-8")
+        described_group.group_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"group_state: string of size field {size}, with {end - start} bytes left")
-        described_group.group_state = str(view[start:position], "utf-8")
+        described_group.group_state = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-        described_group.protocol_type = str(view[start:position], "utf-8")
+        described_group.protocol_type = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"protocol_data: string of size field {size}, with {end - start} bytes left")
-        described_group.protocol_data = str(view[start:position], "utf-8")
+        described_group.protocol_data = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 14 > end - position or count < 0:
@@ -408,21 +408,21 @@ def _decode_describe_groups_response_1(view: memoryview, position: int) -> tuple
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-            described_group_member.member_id = str(view[start:position], "utf-8")
+            described_group_member.member_id = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             start = position
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-            described_group_member.client_id = str(view[start:position], "utf-8")
+            described_group_member.client_id = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             start = position
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-            described_group_member.client_host = str(view[start:position], "utf-8")
+            described_group_member.client_host = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_i(view, position)
             position += 4
             start = position
@@ -497,28 +497,28 @@ def _decode_describe_groups_response_3(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size < 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        described_group.group_id = str(view[start:position], "utf-8")
+        described_group.group_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"group_state: string of size field {size}, with {end - start} bytes left")
-        described_group.group_state = str(view[start:position], "utf-8")
+        described_group.group_state = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-        described_group.protocol_type = str(view[start:position], "utf-8")
+        described_group.protocol_type = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"protocol_data: string of size field {size}, with {end - start} bytes left")
-        described_group.protocol_data = str(view[start:position], "utf-8")
+        described_group.protocol_data = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 14 > end - position or count < 0:
@@ -533,21 +533,21 @@ def _decode_describe_groups_response_3(view: memoryview, position: int) -> tuple
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-            described_group_member.member_id = str(view[start:position], "utf-8")
+            described_group_member.member_id = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             start = position
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-            described_group_member.client_id = str(view[start:position], "utf-8")
+            described_group_member.client_id = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             start = position
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-            described_group_member.client_host = str(view[start:position], "utf-8")
+            described_group_member.client_host = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_i(view, position)
             position += 4
             start = position
@@ -623,28 +623,28 @@ def _decode_describe_groups_response_4(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size < 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        described_group.group_id = str(view[start:position], "utf-8")
+        described_group.group_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"group_state: string of size field {size}, with {end - start} bytes left")
-        described_group.group_state = str(view[start:position], "utf-8")
+        described_group.group_state = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-        described_group.protocol_type = str(view[start:position], "utf-8")
+        described_group.protocol_type = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"protocol_data: string of size field {size}, with {end - start} bytes left")
-        described_group.protocol_data = str(view[start:position], "utf-8")
+        described_group.protocol_data = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 16 > end - position or count < 0:
@@ -658,7 +658,7 @@ def _decode_describe_groups_response_4(view: memoryview, position: int) -> tuple
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-            described_group_member.member_id = str(view[start:position], "utf-8")
+            described_group_member.member_id = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             if size < 0:
@@ -668,21 +668,21 @@ def _decode_describe_groups_response_4(view: memoryview, position: int) -> tuple
                 position += size
                 if position > end:
                     raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-                described_group_member.group_instance_id = str(view[start:position], "utf-8")
+                described_group_member.group_instance_id = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             start = position
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-            described_group_member.client_id = str(view[start:position], "utf-8")
+            described_group_member.client_id = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_h(view, position)
             position += 2
             start = position
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-            described_group_member.client_host = str(view[start:position], "utf-8")
+            described_group_member.client_host = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_i(view, position)
             position += 4
             start = position
@@ -767,7 +767,7 @@ def _decode_describe_groups_response_5(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        described_group.group_id = str(view[start:position], "utf-8")
+        described_group.group_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -775,7 +775,7 @@ def _decode_describe_groups_response_5(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_state: string of size field {size}, with {end - start} bytes left")
-        described_group.group_state = str(view[start:position], "utf-8")
+        described_group.group_state = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -783,7 +783,7 @@ def _decode_describe_groups_response_5(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size == 0:
             raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-        described_group.protocol_type = str(view[start:position], "utf-8")
+        described_group.protocol_type = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -791,7 +791,7 @@ def _decode_describe_groups_response_5(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size == 0:
             raise DecodeError(f"protocol_data: string of size field {size}, with {end - start} bytes left")
-        described_group.protocol_data = str(view[start:position], "utf-8")
+        described_group.protocol_data = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -809,7 +809,7 @@ def _decode_describe_groups_response_5(view: memoryview, position: int) -> tuple
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-            described_group_member.member_id = str(view[start:position], "utf-8")
+            described_group_member.member_id = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -821,7 +821,7 @@ def _decode_describe_groups_response_5(view: memoryview, position: int) -> tuple
                 position += size
                 if position > end:
                     raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-                described_group_member.group_instance_id = str(view[start:position], "utf-8")
+                described_group_member.group_instance_id = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -829,7 +829,7 @@ def _decode_describe_groups_response_5(view: memoryview, position: int) -> tuple
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-            described_group_member.client_id = str(view[start:position], "utf-8")
+            described_group_member.client_id = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -837,7 +837,7 @@ def _decode_describe_groups_response_5(view: memoryview, position: int) -> tuple
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-            described_group_member.client_host = str(view[start:position], "utf-8")
+            described_group_member.client_host = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_uvarint(view, position)
@@ -992,7 +992,7 @@ def _decode_describe_groups_response_6(view: memoryview, position: int) -> tuple
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            described_group.error_message = str(view[start:position], "utf-8")
+            described_group.error_message = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -1000,7 +1000,7 @@ def _decode_describe_groups_response_6(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        described_group.group_id = str(view[start:position], "utf-8")
+        described_group.group_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -1008,7 +1008,7 @@ def _decode_describe_groups_response_6(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_state: string of size field {size}, with {end - start} bytes left")
-        described_group.group_state = str(view[start:position], "utf-8")
+        described_group.group_state = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -1016,7 +1016,7 @@ def _decode_describe_groups_response_6(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size == 0:
             raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-        described_group.protocol_type = str(view[start:position], "utf-8")
+        described_group.protocol_type = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -1024,7 +1024,7 @@ def _decode_describe_groups_response_6(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size == 0:
             raise DecodeError(f"protocol_data: string of size field {size}, with {end - start} bytes left")
-        described_group.protocol_data = str(view[start:position], "utf-8")
+        described_group.protocol_data = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -1042,7 +1042,7 @@ def _decode_describe_groups_response_6(view: memoryview, position: int) -> tuple
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-            described_group_member.member_id = str(view[start:position], "utf-8")
+            described_group_member.member_id = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -1054,7 +1054,7 @@ def _decode_describe_groups_response_6(view: memoryview, position: int) -> tuple
                 position += size
                 if position > end:
                     raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-                described_group_member.group_instance_id = str(view[start:position], "utf-8")
+                described_group_member.group_instance_id = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -1062,7 +1062,7 @@ def _decode_describe_groups_response_6(view: memoryview, position: int) -> tuple
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-            described_group_member.client_id = str(view[start:position], "utf-8")
+            described_group_member.client_id = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -1070,7 +1070,7 @@ def _decode_describe_groups_response_6(view: memoryview, position: int) -> tuple
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-            described_group_member.client_host = str(view[start:position], "utf-8")
+            described_group_member.client_host = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_uvarint(view, position)

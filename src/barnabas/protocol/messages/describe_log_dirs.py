@@ -160,7 +160,7 @@ def _decode_describe_log_dirs_request_1(view: memoryview, position: int) -> tupl
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-            describable_log_dir_topic.topic = str(view[start:position], "utf-8")
+            describable_log_dir_topic.topic = str(view[start:position], "utf-8", "kafka")
             (count,) = _unpack_i(view, position)
             position += 4
             if count * 4 > end - position or count < 0:
@@ -205,7 +205,7 @@ def _decode_describe_log_dirs_request_2(view: memoryview, position: int) -> tupl
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-            describable_log_dir_topic.topic = str(view[start:position], "utf-8")
+            describable_log_dir_topic.topic = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -274,7 +274,7 @@ def _decode_describe_log_dirs_response_1(view: memoryview, position: int) -> tup
         position += size
         if position > end or size < 0:
             raise DecodeError(f"log_dir: string of size field {size}, with {end - start} bytes left")
-        describe_log_dirs_result.log_dir = str(view[start:position], "utf-8")
+        describe_log_dirs_result.log_dir = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 6 > end - position or count < 0:
@@ -288,7 +288,7 @@ def _decode_describe_log_dirs_response_1(view: memoryview, position: int) -> tup
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            describe_log_dirs_topic.name = str(view[start:position], "utf-8")
+            describe_log_dirs_topic.name = str(view[start:position], "utf-8", "kafka")
             (count,) = _unpack_i(view, position)
             position += 4
             if count * 21 > end - position or count < 0:
@@ -346,7 +346,7 @@ def _decode_describe_log_dirs_response_2(view: memoryview, position: int) -> tup
         position += size
         if position > end or size == 0:
             raise DecodeError(f"log_dir: string of size field {size}, with {end - start} bytes left")
-        describe_log_dirs_result.log_dir = str(view[start:position], "utf-8")
+        describe_log_dirs_result.log_dir = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -364,7 +364,7 @@ def _decode_describe_log_dirs_response_2(view: memoryview, position: int) -> tup
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            describe_log_dirs_topic.name = str(view[start:position], "utf-8")
+            describe_log_dirs_topic.name = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -463,7 +463,7 @@ def _decode_describe_log_dirs_response_3(view: memoryview, position: int) -> tup
         position += size
         if position > end or size == 0:
             raise DecodeError(f"log_dir: string of size field {size}, with {end - start} bytes left")
-        describe_log_dirs_result.log_dir = str(view[start:position], "utf-8")
+        describe_log_dirs_result.log_dir = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -481,7 +481,7 @@ def _decode_describe_log_dirs_response_3(view: memoryview, position: int) -> tup
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            describe_log_dirs_topic.name = str(view[start:position], "utf-8")
+            describe_log_dirs_topic.name = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -578,7 +578,7 @@ def _decode_describe_log_dirs_response_4(view: memoryview, position: int) -> tup
         position += size
         if position > end or size == 0:
             raise DecodeError(f"log_dir: string of size field {size}, with {end - start} bytes left")
-        describe_log_dirs_result.log_dir = str(view[start:position], "utf-8")
+        describe_log_dirs_result.log_dir = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -596,7 +596,7 @@ def _decode_describe_log_dirs_response_4(view: memoryview, position: int) -> tup
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            describe_log_dirs_topic.name = str(view[start:position], "utf-8")
+            describe_log_dirs_topic.name = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -692,7 +692,7 @@ def _decode_describe_log_dirs_response_5(view: memoryview, position: int) -> tup
         position += size
         if position > end or size == 0:
             raise DecodeError(f"log_dir: string of size field {size}, with {end - start} bytes left")
-        describe_log_dirs_result.log_dir = str(view[start:position], "utf-8")
+        describe_log_dirs_result.log_dir = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -710,7 +710,7 @@ def _decode_describe_log_dirs_response_5(view: memoryview, position: int) -> tup
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            describe_log_dirs_topic.name = str(view[start:position], "utf-8")
+            describe_log_dirs_topic.name = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)

@@ -152,7 +152,7 @@ def _decode_describe_producers_request_0(view: memoryview, position: int) -> tup
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        topic_request.name = str(view[start:position], "utf-8")
+        topic_request.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -219,7 +219,7 @@ def _decode_describe_producers_response_0(view: memoryview, position: int) -> tu
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        topic_response.name = str(view[start:position], "utf-8")
+        topic_response.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -242,7 +242,7 @@ def _decode_describe_producers_response_0(view: memoryview, position: int) -> tu
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                partition_response.error_message = str(view[start:position], "utf-8")
+                partition_response.error_message = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)

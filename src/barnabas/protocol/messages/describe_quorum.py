@@ -220,7 +220,7 @@ def _decode_describe_quorum_request_0(view: memoryview, position: int) -> tuple[
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        request_topic_data.topic_name = str(view[start:position], "utf-8")
+        request_topic_data.topic_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -296,7 +296,7 @@ def _decode_describe_quorum_response_0(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        response_topic_data.topic_name = str(view[start:position], "utf-8")
+        response_topic_data.topic_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -432,7 +432,7 @@ def _decode_describe_quorum_response_1(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        response_topic_data.topic_name = str(view[start:position], "utf-8")
+        response_topic_data.topic_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -556,7 +556,7 @@ def _decode_describe_quorum_response_2(view: memoryview, position: int) -> tuple
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -574,7 +574,7 @@ def _decode_describe_quorum_response_2(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        response_topic_data.topic_name = str(view[start:position], "utf-8")
+        response_topic_data.topic_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -597,7 +597,7 @@ def _decode_describe_quorum_response_2(view: memoryview, position: int) -> tuple
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                response_partition_data.error_message = str(view[start:position], "utf-8")
+                response_partition_data.error_message = str(view[start:position], "utf-8", "kafka")
             response_partition_data.leader_id, response_partition_data.leader_epoch, response_partition_data.high_watermark, count = _unpack_iiqB(view, position)
             position += 16
             if count > 127:
@@ -667,7 +667,7 @@ def _decode_describe_quorum_response_2(view: memoryview, position: int) -> tuple
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            listener.name = str(view[start:position], "utf-8")
+            listener.name = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -675,7 +675,7 @@ def _decode_describe_quorum_response_2(view: memoryview, position: int) -> tuple
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-            listener.host = str(view[start:position], "utf-8")
+            listener.host = str(view[start:position], "utf-8", "kafka")
             listener.port, tags = _unpack_HB(view, position)
             position += 3
             if tags:

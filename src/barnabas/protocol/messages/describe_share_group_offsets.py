@@ -165,7 +165,7 @@ def _decode_describe_share_group_offsets_request_0(view: memoryview, position: i
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        describe_share_group_offsets_request_group.group_id = str(view[start:position], "utf-8")
+        describe_share_group_offsets_request_group.group_id = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -186,7 +186,7 @@ def _decode_describe_share_group_offsets_request_0(view: memoryview, position: i
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-                describe_share_group_offsets_request_topic.topic_name = str(view[start:position], "utf-8")
+                describe_share_group_offsets_request_topic.topic_name = str(view[start:position], "utf-8", "kafka")
                 count = view[position]
                 if count > 127:
                     count, position = read_uvarint(view, position)
@@ -275,7 +275,7 @@ def _decode_describe_share_group_offsets_response_0(view: memoryview, position: 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        describe_share_group_offsets_response_group.group_id = str(view[start:position], "utf-8")
+        describe_share_group_offsets_response_group.group_id = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -293,7 +293,7 @@ def _decode_describe_share_group_offsets_response_0(view: memoryview, position: 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-            describe_share_group_offsets_response_topic.topic_name = str(view[start:position], "utf-8")
+            describe_share_group_offsets_response_topic.topic_name = str(view[start:position], "utf-8", "kafka")
             describe_share_group_offsets_response_topic.topic_id, count = _unpack_16sB(view, position)
             position += 16
             if count > 127:
@@ -318,7 +318,7 @@ def _decode_describe_share_group_offsets_response_0(view: memoryview, position: 
                     position += size
                     if position > end:
                         raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                    describe_share_group_offsets_response_partition.error_message = str(view[start:position], "utf-8")
+                    describe_share_group_offsets_response_partition.error_message = str(view[start:position], "utf-8", "kafka")
                 if view[position]:
                     position = skip_tags(view, position, end)
                 else:
@@ -341,7 +341,7 @@ def _decode_describe_share_group_offsets_response_0(view: memoryview, position: 
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            describe_share_group_offsets_response_group.error_message = str(view[start:position], "utf-8")
+            describe_share_group_offsets_response_group.error_message = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -440,7 +440,7 @@ def _decode_describe_share_group_offsets_response_1(view: memoryview, position: 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        describe_share_group_offsets_response_group.group_id = str(view[start:position], "utf-8")
+        describe_share_group_offsets_response_group.group_id = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -458,7 +458,7 @@ def _decode_describe_share_group_offsets_response_1(view: memoryview, position: 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-            describe_share_group_offsets_response_topic.topic_name = str(view[start:position], "utf-8")
+            describe_share_group_offsets_response_topic.topic_name = str(view[start:position], "utf-8", "kafka")
             describe_share_group_offsets_response_topic.topic_id, count = _unpack_16sB(view, position)
             position += 16
             if count > 127:
@@ -482,7 +482,7 @@ def _decode_describe_share_group_offsets_response_1(view: memoryview, position: 
                     position += size
                     if position > end:
                         raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                    describe_share_group_offsets_response_partition.error_message = str(view[start:position], "utf-8")
+                    describe_share_group_offsets_response_partition.error_message = str(view[start:position], "utf-8", "kafka")
                 if view[position]:
                     position = skip_tags(view, position, end)
                 else:
@@ -505,7 +505,7 @@ def _decode_describe_share_group_offsets_response_1(view: memoryview, position: 
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            describe_share_group_offsets_response_group.error_message = str(view[start:position], "utf-8")
+            describe_share_group_offsets_response_group.error_message = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:

@@ -188,7 +188,7 @@ def _decode_describe_topic_partitions_request_0(view: memoryview, position: int)
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        topic_request.name = str(view[start:position], "utf-8")
+        topic_request.name = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -207,7 +207,7 @@ def _decode_describe_topic_partitions_request_0(view: memoryview, position: int)
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        request_cursor.topic_name = str(view[start:position], "utf-8")
+        request_cursor.topic_name = str(view[start:position], "utf-8", "kafka")
         request_cursor.partition_index, tags = _unpack_iB(view, position)
         position += 5
         if tags:
@@ -278,7 +278,7 @@ def _decode_describe_topic_partitions_response_0(view: memoryview, position: int
             position += size
             if position > end:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            describe_topic_partitions_response_topic.name = str(view[start:position], "utf-8")
+            describe_topic_partitions_response_topic.name = str(view[start:position], "utf-8", "kafka")
         describe_topic_partitions_response_topic.topic_id, describe_topic_partitions_response_topic.is_internal, count = _unpack_16soB(view, position)
         position += 17
         if count > 127:
@@ -365,7 +365,7 @@ def _decode_describe_topic_partitions_response_0(view: memoryview, position: int
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        response_cursor.topic_name = str(view[start:position], "utf-8")
+        response_cursor.topic_name = str(view[start:position], "utf-8", "kafka")
         response_cursor.partition_index, tags = _unpack_iB(view, position)
         position += 5
         if tags:

@@ -127,7 +127,7 @@ def _decode_describe_transactions_request_0(view: memoryview, position: int) -> 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"transactional_ids: string of size field {size}, with {end - start} bytes left")
-        message.transactional_ids.append(str(view[start:position], "utf-8"))
+        message.transactional_ids.append(str(view[start:position], "utf-8", "kafka"))
     if view[position]:
         position = skip_tags(view, position, end)
     else:
@@ -174,7 +174,7 @@ def _decode_describe_transactions_response_0(view: memoryview, position: int) ->
         position += size
         if position > end or size == 0:
             raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-        transaction_state.transactional_id = str(view[start:position], "utf-8")
+        transaction_state.transactional_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -182,7 +182,7 @@ def _decode_describe_transactions_response_0(view: memoryview, position: int) ->
         position += size
         if position > end or size == 0:
             raise DecodeError(f"transaction_state: string of size field {size}, with {end - start} bytes left")
-        transaction_state.transaction_state = str(view[start:position], "utf-8")
+        transaction_state.transaction_state = str(view[start:position], "utf-8", "kafka")
         transaction_state.transaction_timeout_ms, transaction_state.transaction_start_time_ms, transaction_state.producer_id, transaction_state.producer_epoch, count = _unpack_iqqhB(view, position)
         position += 22
         if count > 127:
@@ -201,7 +201,7 @@ def _decode_describe_transactions_response_0(view: memoryview, position: int) ->
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-            topic_data.topic = str(view[start:position], "utf-8")
+            topic_data.topic = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)

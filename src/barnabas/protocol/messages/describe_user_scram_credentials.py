@@ -126,7 +126,7 @@ def _decode_describe_user_scram_credentials_request_0(view: memoryview, position
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            user_name.name = str(view[start:position], "utf-8")
+            user_name.name = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:
@@ -175,7 +175,7 @@ def _decode_describe_user_scram_credentials_response_0(view: memoryview, positio
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -193,7 +193,7 @@ def _decode_describe_user_scram_credentials_response_0(view: memoryview, positio
         position += size
         if position > end or size == 0:
             raise DecodeError(f"user: string of size field {size}, with {end - start} bytes left")
-        describe_user_scram_credentials_result.user = str(view[start:position], "utf-8")
+        describe_user_scram_credentials_result.user = str(view[start:position], "utf-8", "kafka")
         describe_user_scram_credentials_result.error_code, size = _unpack_hB(view, position)
         position += 2
         if size > 127:
@@ -206,7 +206,7 @@ def _decode_describe_user_scram_credentials_response_0(view: memoryview, positio
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            describe_user_scram_credentials_result.error_message = str(view[start:position], "utf-8")
+            describe_user_scram_credentials_result.error_message = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)

@@ -140,7 +140,7 @@ def _decode_elect_leaders_request_0(view: memoryview, position: int) -> tuple[El
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-            topic_partitions.topic = str(view[start:position], "utf-8")
+            topic_partitions.topic = str(view[start:position], "utf-8", "kafka")
             (count,) = _unpack_i(view, position)
             position += 4
             if count * 4 > end - position or count < 0:
@@ -186,7 +186,7 @@ def _decode_elect_leaders_request_1(view: memoryview, position: int) -> tuple[El
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-            topic_partitions.topic = str(view[start:position], "utf-8")
+            topic_partitions.topic = str(view[start:position], "utf-8", "kafka")
             (count,) = _unpack_i(view, position)
             position += 4
             if count * 4 > end - position or count < 0:
@@ -235,7 +235,7 @@ def _decode_elect_leaders_request_2(view: memoryview, position: int) -> tuple[El
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-            topic_partitions.topic = str(view[start:position], "utf-8")
+            topic_partitions.topic = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -302,7 +302,7 @@ def _decode_elect_leaders_response_0(view: memoryview, position: int) -> tuple[E
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        replica_election_result.topic = str(view[start:position], "utf-8")
+        replica_election_result.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 8 > end - position or count < 0:
@@ -319,7 +319,7 @@ def _decode_elect_leaders_response_0(view: memoryview, position: int) -> tuple[E
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                partition_result.error_message = str(view[start:position], "utf-8")
+                partition_result.error_message = str(view[start:position], "utf-8", "kafka")
             replica_election_result.partition_result.append(partition_result)
         message.replica_election_results.append(replica_election_result)
     return message, position
@@ -356,7 +356,7 @@ def _decode_elect_leaders_response_1(view: memoryview, position: int) -> tuple[E
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        replica_election_result.topic = str(view[start:position], "utf-8")
+        replica_election_result.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 8 > end - position or count < 0:
@@ -373,7 +373,7 @@ def _decode_elect_leaders_response_1(view: memoryview, position: int) -> tuple[E
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                partition_result.error_message = str(view[start:position], "utf-8")
+                partition_result.error_message = str(view[start:position], "utf-8", "kafka")
             replica_election_result.partition_result.append(partition_result)
         message.replica_election_results.append(replica_election_result)
     return message, position
@@ -413,7 +413,7 @@ def _decode_elect_leaders_response_2(view: memoryview, position: int) -> tuple[E
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        replica_election_result.topic = str(view[start:position], "utf-8")
+        replica_election_result.topic = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -436,7 +436,7 @@ def _decode_elect_leaders_response_2(view: memoryview, position: int) -> tuple[E
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                partition_result.error_message = str(view[start:position], "utf-8")
+                partition_result.error_message = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:

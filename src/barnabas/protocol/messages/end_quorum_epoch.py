@@ -202,7 +202,7 @@ def _decode_end_quorum_epoch_request_0(view: memoryview, position: int) -> tuple
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 6 > end - position or count < 0:
@@ -216,7 +216,7 @@ def _decode_end_quorum_epoch_request_0(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        request_topic_data.topic_name = str(view[start:position], "utf-8")
+        request_topic_data.topic_name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 16 > end - position or count < 0:
@@ -265,7 +265,7 @@ def _decode_end_quorum_epoch_request_1(view: memoryview, position: int) -> tuple
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -283,7 +283,7 @@ def _decode_end_quorum_epoch_request_1(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        request_topic_data.topic_name = str(view[start:position], "utf-8")
+        request_topic_data.topic_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -338,7 +338,7 @@ def _decode_end_quorum_epoch_request_1(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        leader_endpoint.name = str(view[start:position], "utf-8")
+        leader_endpoint.name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -346,7 +346,7 @@ def _decode_end_quorum_epoch_request_1(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        leader_endpoint.host = str(view[start:position], "utf-8")
+        leader_endpoint.host = str(view[start:position], "utf-8", "kafka")
         leader_endpoint.port, tags = _unpack_HB(view, position)
         position += 3
         if tags:
@@ -442,7 +442,7 @@ def _decode_end_quorum_epoch_response_0(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        response_topic_data.topic_name = str(view[start:position], "utf-8")
+        response_topic_data.topic_name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 14 > end - position or count < 0:
@@ -491,7 +491,7 @@ def _decode_end_quorum_epoch_response_1(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        response_topic_data.topic_name = str(view[start:position], "utf-8")
+        response_topic_data.topic_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -539,7 +539,7 @@ def _decode_end_quorum_epoch_response_1(view: memoryview, position: int) -> tupl
                     position += size
                     if position > end or size == 0:
                         raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-                    node_endpoint.host = str(view[start:position], "utf-8")
+                    node_endpoint.host = str(view[start:position], "utf-8", "kafka")
                     node_endpoint.port, tags = _unpack_HB(view, position)
                     position += 3
                     if tags:

@@ -76,7 +76,7 @@ def _decode_end_txn_request_0(view: memoryview, position: int) -> tuple[EndTxnRe
     position += size
     if position > end or size < 0:
         raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-    message.transactional_id = str(view[start:position], "utf-8")
+    message.transactional_id = str(view[start:position], "utf-8", "kafka")
     message.producer_id, message.producer_epoch, message.committed = _unpack_qho(view, position)
     position += 11
     return message, position
@@ -99,7 +99,7 @@ def _decode_end_txn_request_3(view: memoryview, position: int) -> tuple[EndTxnRe
     position += size
     if position > end or size == 0:
         raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-    message.transactional_id = str(view[start:position], "utf-8")
+    message.transactional_id = str(view[start:position], "utf-8", "kafka")
     message.producer_id, message.producer_epoch, message.committed, tags = _unpack_qhoB(view, position)
     position += 12
     if tags:

@@ -41,7 +41,7 @@ def _decode_feature_level_record_0(view: memoryview, position: int) -> tuple[Fea
     position += size
     if position > end or size == 0:
         raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-    message.name = str(view[start:position], "utf-8")
+    message.name = str(view[start:position], "utf-8", "kafka")
     message.feature_level, tags = _unpack_hB(view, position)
     position += 3
     if tags:

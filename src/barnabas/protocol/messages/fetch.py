@@ -382,7 +382,7 @@ def _decode_fetch_request_4(view: memoryview, position: int) -> tuple[FetchReque
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        fetch_topic.topic = str(view[start:position], "utf-8")
+        fetch_topic.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 16 > end - position or count < 0:
@@ -442,7 +442,7 @@ def _decode_fetch_request_5(view: memoryview, position: int) -> tuple[FetchReque
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        fetch_topic.topic = str(view[start:position], "utf-8")
+        fetch_topic.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 24 > end - position or count < 0:
@@ -498,7 +498,7 @@ def _decode_fetch_request_7(view: memoryview, position: int) -> tuple[FetchReque
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        fetch_topic.topic = str(view[start:position], "utf-8")
+        fetch_topic.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 24 > end - position or count < 0:
@@ -528,7 +528,7 @@ def _decode_fetch_request_7(view: memoryview, position: int) -> tuple[FetchReque
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        forgotten_topic.topic = str(view[start:position], "utf-8")
+        forgotten_topic.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 4 > end - position or count < 0:
@@ -581,7 +581,7 @@ def _decode_fetch_request_9(view: memoryview, position: int) -> tuple[FetchReque
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        fetch_topic.topic = str(view[start:position], "utf-8")
+        fetch_topic.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 28 > end - position or count < 0:
@@ -610,7 +610,7 @@ def _decode_fetch_request_9(view: memoryview, position: int) -> tuple[FetchReque
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        forgotten_topic.topic = str(view[start:position], "utf-8")
+        forgotten_topic.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 4 > end - position or count < 0:
@@ -662,7 +662,7 @@ def _decode_fetch_request_11(view: memoryview, position: int) -> tuple[FetchRequ
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        fetch_topic.topic = str(view[start:position], "utf-8")
+        fetch_topic.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 28 > end - position or count < 0:
@@ -691,7 +691,7 @@ def _decode_fetch_request_11(view: memoryview, position: int) -> tuple[FetchRequ
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        forgotten_topic.topic = str(view[start:position], "utf-8")
+        forgotten_topic.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 4 > end - position or count < 0:
@@ -705,7 +705,7 @@ def _decode_fetch_request_11(view: memoryview, position: int) -> tuple[FetchRequ
     position += size
     if position > end or size < 0:
         raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-    message.rack_id = str(view[start:position], "utf-8")
+    message.rack_id = str(view[start:position], "utf-8", "kafka")
     return message, position
 
 
@@ -757,7 +757,7 @@ def _decode_fetch_request_12(view: memoryview, position: int) -> tuple[FetchRequ
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        fetch_topic.topic = str(view[start:position], "utf-8")
+        fetch_topic.topic = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -798,7 +798,7 @@ def _decode_fetch_request_12(view: memoryview, position: int) -> tuple[FetchRequ
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        forgotten_topic.topic = str(view[start:position], "utf-8")
+        forgotten_topic.topic = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -820,7 +820,7 @@ def _decode_fetch_request_12(view: memoryview, position: int) -> tuple[FetchRequ
     position += size
     if position > end or size == 0:
         raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-    message.rack_id = str(view[start:position], "utf-8")
+    message.rack_id = str(view[start:position], "utf-8", "kafka")
     message.cluster_id = None
     tags = view[position]
     if tags > 127:
@@ -841,7 +841,7 @@ def _decode_fetch_request_12(view: memoryview, position: int) -> tuple[FetchRequ
                     position += size
                     if position > end:
                         raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-                    message.cluster_id = str(view[start:position], "utf-8")
+                    message.cluster_id = str(view[start:position], "utf-8", "kafka")
                 if position != tag_end:
                     raise DecodeError("cluster_id: its size as a tagged field is wrong")
             else:
@@ -988,7 +988,7 @@ def _decode_fetch_request_13(view: memoryview, position: int) -> tuple[FetchRequ
     position += size
     if position > end or size == 0:
         raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-    message.rack_id = str(view[start:position], "utf-8")
+    message.rack_id = str(view[start:position], "utf-8", "kafka")
     message.cluster_id = None
     tags = view[position]
     if tags > 127:
@@ -1009,7 +1009,7 @@ def _decode_fetch_request_13(view: memoryview, position: int) -> tuple[FetchRequ
                     position += size
                     if position > end:
                         raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-                    message.cluster_id = str(view[start:position], "utf-8")
+                    message.cluster_id = str(view[start:position], "utf-8", "kafka")
                 if position != tag_end:
                     raise DecodeError("cluster_id: its size as a tagged field is wrong")
             else:
@@ -1148,7 +1148,7 @@ def _decode_fetch_request_15(view: memoryview, position: int) -> tuple[FetchRequ
     position += size
     if position > end or size == 0:
         raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-    message.rack_id = str(view[start:position], "utf-8")
+    message.rack_id = str(view[start:position], "utf-8", "kafka")
     message.cluster_id = None
     message.replica_state = None
     tags = view[position]
@@ -1170,7 +1170,7 @@ def _decode_fetch_request_15(view: memoryview, position: int) -> tuple[FetchRequ
                     position += size
                     if position > end:
                         raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-                    message.cluster_id = str(view[start:position], "utf-8")
+                    message.cluster_id = str(view[start:position], "utf-8", "kafka")
                 if position != tag_end:
                     raise DecodeError("cluster_id: its size as a tagged field is wrong")
             elif tag == 1:
@@ -1335,7 +1335,7 @@ def _decode_fetch_request_17(view: memoryview, position: int) -> tuple[FetchRequ
     position += size
     if position > end or size == 0:
         raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-    message.rack_id = str(view[start:position], "utf-8")
+    message.rack_id = str(view[start:position], "utf-8", "kafka")
     message.cluster_id = None
     message.replica_state = None
     tags = view[position]
@@ -1357,7 +1357,7 @@ def _decode_fetch_request_17(view: memoryview, position: int) -> tuple[FetchRequ
                     position += size
                     if position > end:
                         raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-                    message.cluster_id = str(view[start:position], "utf-8")
+                    message.cluster_id = str(view[start:position], "utf-8", "kafka")
                 if position != tag_end:
                     raise DecodeError("cluster_id: its size as a tagged field is wrong")
             elif tag == 1:
@@ -1536,7 +1536,7 @@ def _decode_fetch_request_18(view: memoryview, position: int) -> tuple[FetchRequ
     position += size
     if position > end or size == 0:
         raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-    message.rack_id = str(view[start:position], "utf-8")
+    message.rack_id = str(view[start:position], "utf-8", "kafka")
     message.cluster_id = None
     message.replica_state = None
     tags = view[position]
@@ -1558,7 +1558,7 @@ def _decode_fetch_request_18(view: memoryview, position: int) -> tuple[FetchRequ
                     position += size
                     if position > end:
                         raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-                    message.cluster_id = str(view[start:position], "utf-8")
+                    message.cluster_id = str(view[start:position], "utf-8", "kafka")
                 if position != tag_end:
                     raise DecodeError("cluster_id: its size as a tagged field is wrong")
             elif tag == 1:
@@ -1674,7 +1674,7 @@ def _decode_fetch_response_4(view: memoryview, position: int) -> tuple[FetchResp
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        fetchable_topic_response.topic = str(view[start:position], "utf-8")
+        fetchable_topic_response.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 30 > end - position or count < 0:
@@ -1762,7 +1762,7 @@ def _decode_fetch_response_5(view: memoryview, position: int) -> tuple[FetchResp
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        fetchable_topic_response.topic = str(view[start:position], "utf-8")
+        fetchable_topic_response.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 38 > end - position or count < 0:
@@ -1847,7 +1847,7 @@ def _decode_fetch_response_7(view: memoryview, position: int) -> tuple[FetchResp
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        fetchable_topic_response.topic = str(view[start:position], "utf-8")
+        fetchable_topic_response.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 38 > end - position or count < 0:
@@ -1930,7 +1930,7 @@ def _decode_fetch_response_11(view: memoryview, position: int) -> tuple[FetchRes
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        fetchable_topic_response.topic = str(view[start:position], "utf-8")
+        fetchable_topic_response.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 42 > end - position or count < 0:
@@ -2016,7 +2016,7 @@ def _decode_fetch_response_12(view: memoryview, position: int) -> tuple[FetchRes
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        fetchable_topic_response.topic = str(view[start:position], "utf-8")
+        fetchable_topic_response.topic = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -2466,7 +2466,7 @@ def _decode_fetch_response_16(view: memoryview, position: int) -> tuple[FetchRes
                     position += size
                     if position > end or size == 0:
                         raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-                    node_endpoint.host = str(view[start:position], "utf-8")
+                    node_endpoint.host = str(view[start:position], "utf-8", "kafka")
                     node_endpoint.port, size = _unpack_iB(view, position)
                     position += 4
                     if size > 127:
@@ -2479,7 +2479,7 @@ def _decode_fetch_response_16(view: memoryview, position: int) -> tuple[FetchRes
                         position += size
                         if position > end:
                             raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-                        node_endpoint.rack = str(view[start:position], "utf-8")
+                        node_endpoint.rack = str(view[start:position], "utf-8", "kafka")
                     if view[position]:
                         position = skip_tags(view, position, end)
                     else:

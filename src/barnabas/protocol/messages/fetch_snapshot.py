@@ -229,7 +229,7 @@ def _decode_fetch_snapshot_request_0(view: memoryview, position: int) -> tuple[F
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        request_topic_snapshot.name = str(view[start:position], "utf-8")
+        request_topic_snapshot.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -277,7 +277,7 @@ def _decode_fetch_snapshot_request_0(view: memoryview, position: int) -> tuple[F
                     position += size
                     if position > end:
                         raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-                    message.cluster_id = str(view[start:position], "utf-8")
+                    message.cluster_id = str(view[start:position], "utf-8", "kafka")
                 if position != tag_end:
                     raise DecodeError("cluster_id: its size as a tagged field is wrong")
             else:
@@ -345,7 +345,7 @@ def _decode_fetch_snapshot_request_1(view: memoryview, position: int) -> tuple[F
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        request_topic_snapshot.name = str(view[start:position], "utf-8")
+        request_topic_snapshot.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -404,7 +404,7 @@ def _decode_fetch_snapshot_request_1(view: memoryview, position: int) -> tuple[F
                     position += size
                     if position > end:
                         raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-                    message.cluster_id = str(view[start:position], "utf-8")
+                    message.cluster_id = str(view[start:position], "utf-8", "kafka")
                 if position != tag_end:
                     raise DecodeError("cluster_id: its size as a tagged field is wrong")
             else:
@@ -482,7 +482,7 @@ def _decode_fetch_snapshot_response_0(view: memoryview, position: int) -> tuple[
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        response_topic_snapshot.name = str(view[start:position], "utf-8")
+        response_topic_snapshot.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -599,7 +599,7 @@ def _decode_fetch_snapshot_response_1(view: memoryview, position: int) -> tuple[
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        response_topic_snapshot.name = str(view[start:position], "utf-8")
+        response_topic_snapshot.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -677,7 +677,7 @@ def _decode_fetch_snapshot_response_1(view: memoryview, position: int) -> tuple[
                     position += size
                     if position > end or size == 0:
                         raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-                    node_endpoint.host = str(view[start:position], "utf-8")
+                    node_endpoint.host = str(view[start:position], "utf-8", "kafka")
                     node_endpoint.port, tags = _unpack_HB(view, position)
                     position += 3
                     if tags:

@@ -115,7 +115,7 @@ def _decode_find_coordinator_request_0(view: memoryview, position: int) -> tuple
     position += size
     if position > end or size < 0:
         raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-    message.key = str(view[start:position], "utf-8")
+    message.key = str(view[start:position], "utf-8", "kafka")
     return message, position
 
 
@@ -139,7 +139,7 @@ def _decode_find_coordinator_request_1(view: memoryview, position: int) -> tuple
     position += size
     if position > end or size < 0:
         raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-    message.key = str(view[start:position], "utf-8")
+    message.key = str(view[start:position], "utf-8", "kafka")
     (message.key_type,) = _unpack_b(view, position)
     position += 1
     return message, position
@@ -165,7 +165,7 @@ def _decode_find_coordinator_request_3(view: memoryview, position: int) -> tuple
     position += size
     if position > end or size == 0:
         raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-    message.key = str(view[start:position], "utf-8")
+    message.key = str(view[start:position], "utf-8", "kafka")
     message.key_type, tags = _unpack_bB(view, position)
     position += 2
     if tags:
@@ -207,7 +207,7 @@ def _decode_find_coordinator_request_4(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size == 0:
             raise DecodeError(f"coordinator_keys: string of size field {size}, with {end - start} bytes left")
-        message.coordinator_keys.append(str(view[start:position], "utf-8"))
+        message.coordinator_keys.append(str(view[start:position], "utf-8", "kafka"))
     if view[position]:
         position = skip_tags(view, position, end)
     else:
@@ -247,7 +247,7 @@ def _decode_find_coordinator_response_0(view: memoryview, position: int) -> tupl
     position += size
     if position > end or size < 0:
         raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-    message.host = str(view[start:position], "utf-8")
+    message.host = str(view[start:position], "utf-8", "kafka")
     (message.port,) = _unpack_i(view, position)
     position += 4
     return message, position
@@ -275,14 +275,14 @@ def _decode_find_coordinator_response_1(view: memoryview, position: int) -> tupl
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     message.node_id, size = _unpack_ih(view, position)
     position += 6
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-    message.host = str(view[start:position], "utf-8")
+    message.host = str(view[start:position], "utf-8", "kafka")
     (message.port,) = _unpack_i(view, position)
     position += 4
     return message, position
@@ -316,7 +316,7 @@ def _decode_find_coordinator_response_3(view: memoryview, position: int) -> tupl
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     message.node_id, size = _unpack_iB(view, position)
     position += 4
     if size > 127:
@@ -325,7 +325,7 @@ def _decode_find_coordinator_response_3(view: memoryview, position: int) -> tupl
     position += size
     if position > end or size == 0:
         raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-    message.host = str(view[start:position], "utf-8")
+    message.host = str(view[start:position], "utf-8", "kafka")
     message.port, tags = _unpack_iB(view, position)
     position += 5
     if tags:
@@ -384,7 +384,7 @@ def _decode_find_coordinator_response_4(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size == 0:
             raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-        coordinator.key = str(view[start:position], "utf-8")
+        coordinator.key = str(view[start:position], "utf-8", "kafka")
         coordinator.node_id, size = _unpack_iB(view, position)
         position += 4
         if size > 127:
@@ -393,7 +393,7 @@ def _decode_find_coordinator_response_4(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        coordinator.host = str(view[start:position], "utf-8")
+        coordinator.host = str(view[start:position], "utf-8", "kafka")
         coordinator.port, coordinator.error_code, size = _unpack_ihB(view, position)
         position += 6
         if size > 127:
@@ -406,7 +406,7 @@ def _decode_find_coordinator_response_4(view: memoryview, position: int) -> tupl
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            coordinator.error_message = str(view[start:position], "utf-8")
+            coordinator.error_message = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:

@@ -129,7 +129,7 @@ def _decode_get_telemetry_subscriptions_response_0(view: memoryview, position: i
         position += size
         if position > end or size == 0:
             raise DecodeError(f"requested_metrics: string of size field {size}, with {end - start} bytes left")
-        message.requested_metrics.append(str(view[start:position], "utf-8"))
+        message.requested_metrics.append(str(view[start:position], "utf-8", "kafka"))
     if view[position]:
         position = skip_tags(view, position, end)
     else:

@@ -104,7 +104,7 @@ def _decode_group_metadata_value_0(view: memoryview, position: int) -> tuple[Gro
     position += size
     if position > end or size < 0:
         raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-    message.protocol_type = str(view[start:position], "utf-8")
+    message.protocol_type = str(view[start:position], "utf-8", "kafka")
     message.generation, size = _unpack_ih(view, position)
     position += 6
     if size < 0:
@@ -114,7 +114,7 @@ def _decode_group_metadata_value_0(view: memoryview, position: int) -> tuple[Gro
         position += size
         if position > end:
             raise DecodeError(f"protocol: string of size field {size}, with {end - start} bytes left")
-        message.protocol = str(view[start:position], "utf-8")
+        message.protocol = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     if size < 0:
@@ -124,7 +124,7 @@ def _decode_group_metadata_value_0(view: memoryview, position: int) -> tuple[Gro
         position += size
         if position > end:
             raise DecodeError(f"leader: string of size field {size}, with {end - start} bytes left")
-        message.leader = str(view[start:position], "utf-8")
+        message.leader = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 18 > end - position or count < 0:
@@ -140,21 +140,21 @@ def _decode_group_metadata_value_0(view: memoryview, position: int) -> tuple[Gro
         position += size
         if position > end or size < 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        member_metadata.member_id = str(view[start:position], "utf-8")
+        member_metadata.member_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-        member_metadata.client_id = str(view[start:position], "utf-8")
+        member_metadata.client_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-        member_metadata.client_host = str(view[start:position], "utf-8")
+        member_metadata.client_host = str(view[start:position], "utf-8", "kafka")
         member_metadata.session_timeout, size = _unpack_ii(view, position)
         position += 8
         start = position
@@ -212,7 +212,7 @@ def _decode_group_metadata_value_1(view: memoryview, position: int) -> tuple[Gro
     position += size
     if position > end or size < 0:
         raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-    message.protocol_type = str(view[start:position], "utf-8")
+    message.protocol_type = str(view[start:position], "utf-8", "kafka")
     message.generation, size = _unpack_ih(view, position)
     position += 6
     if size < 0:
@@ -222,7 +222,7 @@ def _decode_group_metadata_value_1(view: memoryview, position: int) -> tuple[Gro
         position += size
         if position > end:
             raise DecodeError(f"protocol: string of size field {size}, with {end - start} bytes left")
-        message.protocol = str(view[start:position], "utf-8")
+        message.protocol = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     if size < 0:
@@ -232,7 +232,7 @@ def _decode_group_metadata_value_1(view: memoryview, position: int) -> tuple[Gro
         position += size
         if position > end:
             raise DecodeError(f"leader: string of size field {size}, with {end - start} bytes left")
-        message.leader = str(view[start:position], "utf-8")
+        message.leader = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 22 > end - position or count < 0:
@@ -247,21 +247,21 @@ def _decode_group_metadata_value_1(view: memoryview, position: int) -> tuple[Gro
         position += size
         if position > end or size < 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        member_metadata.member_id = str(view[start:position], "utf-8")
+        member_metadata.member_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-        member_metadata.client_id = str(view[start:position], "utf-8")
+        member_metadata.client_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-        member_metadata.client_host = str(view[start:position], "utf-8")
+        member_metadata.client_host = str(view[start:position], "utf-8", "kafka")
         member_metadata.rebalance_timeout, member_metadata.session_timeout, size = _unpack_iii(view, position)
         position += 12
         start = position
@@ -318,7 +318,7 @@ def _decode_group_metadata_value_2(view: memoryview, position: int) -> tuple[Gro
     position += size
     if position > end or size < 0:
         raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-    message.protocol_type = str(view[start:position], "utf-8")
+    message.protocol_type = str(view[start:position], "utf-8", "kafka")
     message.generation, size = _unpack_ih(view, position)
     position += 6
     if size < 0:
@@ -328,7 +328,7 @@ def _decode_group_metadata_value_2(view: memoryview, position: int) -> tuple[Gro
         position += size
         if position > end:
             raise DecodeError(f"protocol: string of size field {size}, with {end - start} bytes left")
-        message.protocol = str(view[start:position], "utf-8")
+        message.protocol = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     if size < 0:
@@ -338,7 +338,7 @@ def _decode_group_metadata_value_2(view: memoryview, position: int) -> tuple[Gro
         position += size
         if position > end:
             raise DecodeError(f"leader: string of size field {size}, with {end - start} bytes left")
-        message.leader = str(view[start:position], "utf-8")
+        message.leader = str(view[start:position], "utf-8", "kafka")
     message.current_state_timestamp, count = _unpack_qi(view, position)
     position += 12
     if count * 22 > end - position or count < 0:
@@ -353,21 +353,21 @@ def _decode_group_metadata_value_2(view: memoryview, position: int) -> tuple[Gro
         position += size
         if position > end or size < 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        member_metadata.member_id = str(view[start:position], "utf-8")
+        member_metadata.member_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-        member_metadata.client_id = str(view[start:position], "utf-8")
+        member_metadata.client_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-        member_metadata.client_host = str(view[start:position], "utf-8")
+        member_metadata.client_host = str(view[start:position], "utf-8", "kafka")
         member_metadata.rebalance_timeout, member_metadata.session_timeout, size = _unpack_iii(view, position)
         position += 12
         start = position
@@ -424,7 +424,7 @@ def _decode_group_metadata_value_3(view: memoryview, position: int) -> tuple[Gro
     position += size
     if position > end or size < 0:
         raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-    message.protocol_type = str(view[start:position], "utf-8")
+    message.protocol_type = str(view[start:position], "utf-8", "kafka")
     message.generation, size = _unpack_ih(view, position)
     position += 6
     if size < 0:
@@ -434,7 +434,7 @@ def _decode_group_metadata_value_3(view: memoryview, position: int) -> tuple[Gro
         position += size
         if position > end:
             raise DecodeError(f"protocol: string of size field {size}, with {end - start} bytes left")
-        message.protocol = str(view[start:position], "utf-8")
+        message.protocol = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     if size < 0:
@@ -444,7 +444,7 @@ def _decode_group_metadata_value_3(view: memoryview, position: int) -> tuple[Gro
         position += size
         if position > end:
             raise DecodeError(f"leader: string of size field {size}, with {end - start} bytes left")
-        message.leader = str(view[start:position], "utf-8")
+        message.leader = str(view[start:position], "utf-8", "kafka")
     message.current_state_timestamp, count = _unpack_qi(view, position)
     position += 12
     if count * 24 > end - position or count < 0:
@@ -458,7 +458,7 @@ def _decode_group_metadata_value_3(view: memoryview, position: int) -> tuple[Gro
         position += size
         if position > end or size < 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        member_metadata.member_id = str(view[start:position], "utf-8")
+        member_metadata.member_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         if size < 0:
@@ -468,21 +468,21 @@ def _decode_group_metadata_value_3(view: memoryview, position: int) -> tuple[Gro
             position += size
             if position > end:
                 raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-            member_metadata.group_instance_id = str(view[start:position], "utf-8")
+            member_metadata.group_instance_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-        member_metadata.client_id = str(view[start:position], "utf-8")
+        member_metadata.client_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-        member_metadata.client_host = str(view[start:position], "utf-8")
+        member_metadata.client_host = str(view[start:position], "utf-8", "kafka")
         member_metadata.rebalance_timeout, member_metadata.session_timeout, size = _unpack_iii(view, position)
         position += 12
         start = position
@@ -543,7 +543,7 @@ def _decode_group_metadata_value_4(view: memoryview, position: int) -> tuple[Gro
     position += size
     if position > end or size == 0:
         raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-    message.protocol_type = str(view[start:position], "utf-8")
+    message.protocol_type = str(view[start:position], "utf-8", "kafka")
     message.generation, size = _unpack_iB(view, position)
     position += 4
     if size > 127:
@@ -556,7 +556,7 @@ def _decode_group_metadata_value_4(view: memoryview, position: int) -> tuple[Gro
         position += size
         if position > end:
             raise DecodeError(f"protocol: string of size field {size}, with {end - start} bytes left")
-        message.protocol = str(view[start:position], "utf-8")
+        message.protocol = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -568,7 +568,7 @@ def _decode_group_metadata_value_4(view: memoryview, position: int) -> tuple[Gro
         position += size
         if position > end:
             raise DecodeError(f"leader: string of size field {size}, with {end - start} bytes left")
-        message.leader = str(view[start:position], "utf-8")
+        message.leader = str(view[start:position], "utf-8", "kafka")
     message.current_state_timestamp, count = _unpack_qB(view, position)
     position += 8
     if count > 127:
@@ -587,7 +587,7 @@ def _decode_group_metadata_value_4(view: memoryview, position: int) -> tuple[Gro
         position += size
         if position > end or size == 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        member_metadata.member_id = str(view[start:position], "utf-8")
+        member_metadata.member_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -599,7 +599,7 @@ def _decode_group_metadata_value_4(view: memoryview, position: int) -> tuple[Gro
             position += size
             if position > end:
                 raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-            member_metadata.group_instance_id = str(view[start:position], "utf-8")
+            member_metadata.group_instance_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -607,7 +607,7 @@ def _decode_group_metadata_value_4(view: memoryview, position: int) -> tuple[Gro
         position += size
         if position > end or size == 0:
             raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-        member_metadata.client_id = str(view[start:position], "utf-8")
+        member_metadata.client_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -615,7 +615,7 @@ def _decode_group_metadata_value_4(view: memoryview, position: int) -> tuple[Gro
         position += size
         if position > end or size == 0:
             raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-        member_metadata.client_host = str(view[start:position], "utf-8")
+        member_metadata.client_host = str(view[start:position], "utf-8", "kafka")
         member_metadata.rebalance_timeout, member_metadata.session_timeout, size = _unpack_iiB(view, position)
         position += 8
         if size > 127:

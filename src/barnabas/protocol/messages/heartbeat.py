@@ -69,14 +69,14 @@ def _decode_heartbeat_request_0(view: memoryview, position: int) -> tuple[Heartb
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.generation_id, size = _unpack_ih(view, position)
     position += 6
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     return message, position
 
 
@@ -100,14 +100,14 @@ def _decode_heartbeat_request_3(view: memoryview, position: int) -> tuple[Heartb
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.generation_id, size = _unpack_ih(view, position)
     position += 6
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     if size < 0:
@@ -117,7 +117,7 @@ def _decode_heartbeat_request_3(view: memoryview, position: int) -> tuple[Heartb
         position += size
         if position > end:
             raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-        message.group_instance_id = str(view[start:position], "utf-8")
+        message.group_instance_id = str(view[start:position], "utf-8", "kafka")
     return message, position
 
 
@@ -143,7 +143,7 @@ def _decode_heartbeat_request_4(view: memoryview, position: int) -> tuple[Heartb
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.generation_id, size = _unpack_iB(view, position)
     position += 4
     if size > 127:
@@ -152,7 +152,7 @@ def _decode_heartbeat_request_4(view: memoryview, position: int) -> tuple[Heartb
     position += size
     if position > end or size == 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -164,7 +164,7 @@ def _decode_heartbeat_request_4(view: memoryview, position: int) -> tuple[Heartb
         position += size
         if position > end:
             raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-        message.group_instance_id = str(view[start:position], "utf-8")
+        message.group_instance_id = str(view[start:position], "utf-8", "kafka")
     if view[position]:
         position = skip_tags(view, position, end)
     else:

@@ -134,7 +134,7 @@ def _decode_incremental_alter_configs_request_0(view: memoryview, position: int)
         position += size
         if position > end or size < 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        alter_configs_resource.resource_name = str(view[start:position], "utf-8")
+        alter_configs_resource.resource_name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 5 > end - position or count < 0:
@@ -148,7 +148,7 @@ def _decode_incremental_alter_configs_request_0(view: memoryview, position: int)
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            alterable_config.name = str(view[start:position], "utf-8")
+            alterable_config.name = str(view[start:position], "utf-8", "kafka")
             alterable_config.config_operation, size = _unpack_bh(view, position)
             position += 3
             if size < 0:
@@ -158,7 +158,7 @@ def _decode_incremental_alter_configs_request_0(view: memoryview, position: int)
                 position += size
                 if position > end:
                     raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                alterable_config.value = str(view[start:position], "utf-8")
+                alterable_config.value = str(view[start:position], "utf-8", "kafka")
             alter_configs_resource.configs.append(alterable_config)
         message.resources.append(alter_configs_resource)
     message.validate_only = view[position] != 0
@@ -204,7 +204,7 @@ def _decode_incremental_alter_configs_request_1(view: memoryview, position: int)
         position += size
         if position > end or size == 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        alter_configs_resource.resource_name = str(view[start:position], "utf-8")
+        alter_configs_resource.resource_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -222,7 +222,7 @@ def _decode_incremental_alter_configs_request_1(view: memoryview, position: int)
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            alterable_config.name = str(view[start:position], "utf-8")
+            alterable_config.name = str(view[start:position], "utf-8", "kafka")
             alterable_config.config_operation, size = _unpack_bB(view, position)
             position += 1
             if size > 127:
@@ -235,7 +235,7 @@ def _decode_incremental_alter_configs_request_1(view: memoryview, position: int)
                 position += size
                 if position > end:
                     raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                alterable_config.value = str(view[start:position], "utf-8")
+                alterable_config.value = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:
@@ -316,14 +316,14 @@ def _decode_incremental_alter_configs_response_0(view: memoryview, position: int
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            alter_configs_resource_response.error_message = str(view[start:position], "utf-8")
+            alter_configs_resource_response.error_message = str(view[start:position], "utf-8", "kafka")
         alter_configs_resource_response.resource_type, size = _unpack_bh(view, position)
         position += 3
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        alter_configs_resource_response.resource_name = str(view[start:position], "utf-8")
+        alter_configs_resource_response.resource_name = str(view[start:position], "utf-8", "kafka")
         message.responses.append(alter_configs_resource_response)
     return message, position
 
@@ -365,7 +365,7 @@ def _decode_incremental_alter_configs_response_1(view: memoryview, position: int
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            alter_configs_resource_response.error_message = str(view[start:position], "utf-8")
+            alter_configs_resource_response.error_message = str(view[start:position], "utf-8", "kafka")
         alter_configs_resource_response.resource_type, size = _unpack_bB(view, position)
         position += 1
         if size > 127:
@@ -374,7 +374,7 @@ def _decode_incremental_alter_configs_response_1(view: memoryview, position: int
         position += size
         if position > end or size == 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        alter_configs_resource_response.resource_name = str(view[start:position], "utf-8")
+        alter_configs_resource_response.resource_name = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:

@@ -109,7 +109,7 @@ def _decode_init_producer_id_request_0(view: memoryview, position: int) -> tuple
         position += size
         if position > end:
             raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-        message.transactional_id = str(view[start:position], "utf-8")
+        message.transactional_id = str(view[start:position], "utf-8", "kafka")
     (message.transaction_timeout_ms,) = _unpack_i(view, position)
     position += 4
     return message, position
@@ -148,7 +148,7 @@ def _decode_init_producer_id_request_2(view: memoryview, position: int) -> tuple
         position += size
         if position > end:
             raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-        message.transactional_id = str(view[start:position], "utf-8")
+        message.transactional_id = str(view[start:position], "utf-8", "kafka")
     message.transaction_timeout_ms, tags = _unpack_iB(view, position)
     position += 5
     if tags:
@@ -194,7 +194,7 @@ def _decode_init_producer_id_request_3(view: memoryview, position: int) -> tuple
         position += size
         if position > end:
             raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-        message.transactional_id = str(view[start:position], "utf-8")
+        message.transactional_id = str(view[start:position], "utf-8", "kafka")
     message.transaction_timeout_ms, message.producer_id, message.producer_epoch, tags = _unpack_iqhB(view, position)
     position += 15
     if tags:
@@ -234,7 +234,7 @@ def _decode_init_producer_id_request_6(view: memoryview, position: int) -> tuple
         position += size
         if position > end:
             raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-        message.transactional_id = str(view[start:position], "utf-8")
+        message.transactional_id = str(view[start:position], "utf-8", "kafka")
     message.transaction_timeout_ms, message.producer_id, message.producer_epoch, message.enable2_pc, message.keep_prepared_txn, tags = _unpack_iqhooB(view, position)
     position += 17
     if tags:

@@ -157,21 +157,21 @@ def _decode_join_group_request_0(view: memoryview, position: int) -> tuple[JoinG
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.session_timeout_ms, size = _unpack_ih(view, position)
     position += 6
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-    message.protocol_type = str(view[start:position], "utf-8")
+    message.protocol_type = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 6 > end - position or count < 0:
@@ -185,7 +185,7 @@ def _decode_join_group_request_0(view: memoryview, position: int) -> tuple[JoinG
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        join_group_request_protocol.name = str(view[start:position], "utf-8")
+        join_group_request_protocol.name = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_i(view, position)
         position += 4
         start = position
@@ -230,21 +230,21 @@ def _decode_join_group_request_1(view: memoryview, position: int) -> tuple[JoinG
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.session_timeout_ms, message.rebalance_timeout_ms, size = _unpack_iih(view, position)
     position += 10
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-    message.protocol_type = str(view[start:position], "utf-8")
+    message.protocol_type = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 6 > end - position or count < 0:
@@ -258,7 +258,7 @@ def _decode_join_group_request_1(view: memoryview, position: int) -> tuple[JoinG
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        join_group_request_protocol.name = str(view[start:position], "utf-8")
+        join_group_request_protocol.name = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_i(view, position)
         position += 4
         start = position
@@ -302,14 +302,14 @@ def _decode_join_group_request_5(view: memoryview, position: int) -> tuple[JoinG
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.session_timeout_ms, message.rebalance_timeout_ms, size = _unpack_iih(view, position)
     position += 10
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     if size < 0:
@@ -319,14 +319,14 @@ def _decode_join_group_request_5(view: memoryview, position: int) -> tuple[JoinG
         position += size
         if position > end:
             raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-        message.group_instance_id = str(view[start:position], "utf-8")
+        message.group_instance_id = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-    message.protocol_type = str(view[start:position], "utf-8")
+    message.protocol_type = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 6 > end - position or count < 0:
@@ -340,7 +340,7 @@ def _decode_join_group_request_5(view: memoryview, position: int) -> tuple[JoinG
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        join_group_request_protocol.name = str(view[start:position], "utf-8")
+        join_group_request_protocol.name = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_i(view, position)
         position += 4
         start = position
@@ -386,7 +386,7 @@ def _decode_join_group_request_6(view: memoryview, position: int) -> tuple[JoinG
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.session_timeout_ms, message.rebalance_timeout_ms, size = _unpack_iiB(view, position)
     position += 8
     if size > 127:
@@ -395,7 +395,7 @@ def _decode_join_group_request_6(view: memoryview, position: int) -> tuple[JoinG
     position += size
     if position > end or size == 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -407,7 +407,7 @@ def _decode_join_group_request_6(view: memoryview, position: int) -> tuple[JoinG
         position += size
         if position > end:
             raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-        message.group_instance_id = str(view[start:position], "utf-8")
+        message.group_instance_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -415,7 +415,7 @@ def _decode_join_group_request_6(view: memoryview, position: int) -> tuple[JoinG
     position += size
     if position > end or size == 0:
         raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-    message.protocol_type = str(view[start:position], "utf-8")
+    message.protocol_type = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -433,7 +433,7 @@ def _decode_join_group_request_6(view: memoryview, position: int) -> tuple[JoinG
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        join_group_request_protocol.name = str(view[start:position], "utf-8")
+        join_group_request_protocol.name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_uvarint(view, position)
@@ -521,7 +521,7 @@ def _decode_join_group_request_8(view: memoryview, position: int) -> tuple[JoinG
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.session_timeout_ms, message.rebalance_timeout_ms, size = _unpack_iiB(view, position)
     position += 8
     if size > 127:
@@ -530,7 +530,7 @@ def _decode_join_group_request_8(view: memoryview, position: int) -> tuple[JoinG
     position += size
     if position > end or size == 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -542,7 +542,7 @@ def _decode_join_group_request_8(view: memoryview, position: int) -> tuple[JoinG
         position += size
         if position > end:
             raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-        message.group_instance_id = str(view[start:position], "utf-8")
+        message.group_instance_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -550,7 +550,7 @@ def _decode_join_group_request_8(view: memoryview, position: int) -> tuple[JoinG
     position += size
     if position > end or size == 0:
         raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-    message.protocol_type = str(view[start:position], "utf-8")
+    message.protocol_type = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -568,7 +568,7 @@ def _decode_join_group_request_8(view: memoryview, position: int) -> tuple[JoinG
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        join_group_request_protocol.name = str(view[start:position], "utf-8")
+        join_group_request_protocol.name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_uvarint(view, position)
@@ -593,7 +593,7 @@ def _decode_join_group_request_8(view: memoryview, position: int) -> tuple[JoinG
         position += size
         if position > end:
             raise DecodeError(f"reason: string of size field {size}, with {end - start} bytes left")
-        message.reason = str(view[start:position], "utf-8")
+        message.reason = str(view[start:position], "utf-8", "kafka")
     if view[position]:
         position = skip_tags(view, position, end)
     else:
@@ -680,21 +680,21 @@ def _decode_join_group_response_0(view: memoryview, position: int) -> tuple[Join
     position += size
     if position > end or size < 0:
         raise DecodeError(f"protocol_name: string of size field {size}, with {end - start} bytes left")
-    message.protocol_name = str(view[start:position], "utf-8")
+    message.protocol_name = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"leader: string of size field {size}, with {end - start} bytes left")
-    message.leader = str(view[start:position], "utf-8")
+    message.leader = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 6 > end - position or count < 0:
@@ -709,7 +709,7 @@ def _decode_join_group_response_0(view: memoryview, position: int) -> tuple[Join
         position += size
         if position > end or size < 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        join_group_response_member.member_id = str(view[start:position], "utf-8")
+        join_group_response_member.member_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_i(view, position)
         position += 4
         start = position
@@ -756,21 +756,21 @@ def _decode_join_group_response_2(view: memoryview, position: int) -> tuple[Join
     position += size
     if position > end or size < 0:
         raise DecodeError(f"protocol_name: string of size field {size}, with {end - start} bytes left")
-    message.protocol_name = str(view[start:position], "utf-8")
+    message.protocol_name = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"leader: string of size field {size}, with {end - start} bytes left")
-    message.leader = str(view[start:position], "utf-8")
+    message.leader = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 6 > end - position or count < 0:
@@ -785,7 +785,7 @@ def _decode_join_group_response_2(view: memoryview, position: int) -> tuple[Join
         position += size
         if position > end or size < 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        join_group_response_member.member_id = str(view[start:position], "utf-8")
+        join_group_response_member.member_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_i(view, position)
         position += 4
         start = position
@@ -832,21 +832,21 @@ def _decode_join_group_response_5(view: memoryview, position: int) -> tuple[Join
     position += size
     if position > end or size < 0:
         raise DecodeError(f"protocol_name: string of size field {size}, with {end - start} bytes left")
-    message.protocol_name = str(view[start:position], "utf-8")
+    message.protocol_name = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"leader: string of size field {size}, with {end - start} bytes left")
-    message.leader = str(view[start:position], "utf-8")
+    message.leader = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 8 > end - position or count < 0:
@@ -860,7 +860,7 @@ def _decode_join_group_response_5(view: memoryview, position: int) -> tuple[Join
         position += size
         if position > end or size < 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        join_group_response_member.member_id = str(view[start:position], "utf-8")
+        join_group_response_member.member_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         if size < 0:
@@ -870,7 +870,7 @@ def _decode_join_group_response_5(view: memoryview, position: int) -> tuple[Join
             position += size
             if position > end:
                 raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-            join_group_response_member.group_instance_id = str(view[start:position], "utf-8")
+            join_group_response_member.group_instance_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_i(view, position)
         position += 4
         start = position
@@ -922,7 +922,7 @@ def _decode_join_group_response_6(view: memoryview, position: int) -> tuple[Join
     position += size
     if position > end or size == 0:
         raise DecodeError(f"protocol_name: string of size field {size}, with {end - start} bytes left")
-    message.protocol_name = str(view[start:position], "utf-8")
+    message.protocol_name = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -930,7 +930,7 @@ def _decode_join_group_response_6(view: memoryview, position: int) -> tuple[Join
     position += size
     if position > end or size == 0:
         raise DecodeError(f"leader: string of size field {size}, with {end - start} bytes left")
-    message.leader = str(view[start:position], "utf-8")
+    message.leader = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -938,7 +938,7 @@ def _decode_join_group_response_6(view: memoryview, position: int) -> tuple[Join
     position += size
     if position > end or size == 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -956,7 +956,7 @@ def _decode_join_group_response_6(view: memoryview, position: int) -> tuple[Join
         position += size
         if position > end or size == 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        join_group_response_member.member_id = str(view[start:position], "utf-8")
+        join_group_response_member.member_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -968,7 +968,7 @@ def _decode_join_group_response_6(view: memoryview, position: int) -> tuple[Join
             position += size
             if position > end:
                 raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-            join_group_response_member.group_instance_id = str(view[start:position], "utf-8")
+            join_group_response_member.group_instance_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_uvarint(view, position)
@@ -1066,7 +1066,7 @@ def _decode_join_group_response_7(view: memoryview, position: int) -> tuple[Join
         position += size
         if position > end:
             raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-        message.protocol_type = str(view[start:position], "utf-8")
+        message.protocol_type = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -1078,7 +1078,7 @@ def _decode_join_group_response_7(view: memoryview, position: int) -> tuple[Join
         position += size
         if position > end:
             raise DecodeError(f"protocol_name: string of size field {size}, with {end - start} bytes left")
-        message.protocol_name = str(view[start:position], "utf-8")
+        message.protocol_name = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -1086,7 +1086,7 @@ def _decode_join_group_response_7(view: memoryview, position: int) -> tuple[Join
     position += size
     if position > end or size == 0:
         raise DecodeError(f"leader: string of size field {size}, with {end - start} bytes left")
-    message.leader = str(view[start:position], "utf-8")
+    message.leader = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -1094,7 +1094,7 @@ def _decode_join_group_response_7(view: memoryview, position: int) -> tuple[Join
     position += size
     if position > end or size == 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -1112,7 +1112,7 @@ def _decode_join_group_response_7(view: memoryview, position: int) -> tuple[Join
         position += size
         if position > end or size == 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        join_group_response_member.member_id = str(view[start:position], "utf-8")
+        join_group_response_member.member_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -1124,7 +1124,7 @@ def _decode_join_group_response_7(view: memoryview, position: int) -> tuple[Join
             position += size
             if position > end:
                 raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-            join_group_response_member.group_instance_id = str(view[start:position], "utf-8")
+            join_group_response_member.group_instance_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_uvarint(view, position)
@@ -1232,7 +1232,7 @@ def _decode_join_group_response_9(view: memoryview, position: int) -> tuple[Join
         position += size
         if position > end:
             raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-        message.protocol_type = str(view[start:position], "utf-8")
+        message.protocol_type = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -1244,7 +1244,7 @@ def _decode_join_group_response_9(view: memoryview, position: int) -> tuple[Join
         position += size
         if position > end:
             raise DecodeError(f"protocol_name: string of size field {size}, with {end - start} bytes left")
-        message.protocol_name = str(view[start:position], "utf-8")
+        message.protocol_name = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -1252,7 +1252,7 @@ def _decode_join_group_response_9(view: memoryview, position: int) -> tuple[Join
     position += size
     if position > end or size == 0:
         raise DecodeError(f"leader: string of size field {size}, with {end - start} bytes left")
-    message.leader = str(view[start:position], "utf-8")
+    message.leader = str(view[start:position], "utf-8", "kafka")
     message.skip_assignment, size = _unpack_oB(view, position)
     position += 1
     if size > 127:
@@ -1261,7 +1261,7 @@ def _decode_join_group_response_9(view: memoryview, position: int) -> tuple[Join
     position += size
     if position > end or size == 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -1279,7 +1279,7 @@ def _decode_join_group_response_9(view: memoryview, position: int) -> tuple[Join
         position += size
         if position > end or size == 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        join_group_response_member.member_id = str(view[start:position], "utf-8")
+        join_group_response_member.member_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -1291,7 +1291,7 @@ def _decode_join_group_response_9(view: memoryview, position: int) -> tuple[Join
             position += size
             if position > end:
                 raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-            join_group_response_member.group_instance_id = str(view[start:position], "utf-8")
+            join_group_response_member.group_instance_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_uvarint(view, position)

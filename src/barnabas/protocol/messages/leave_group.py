@@ -109,14 +109,14 @@ def _decode_leave_group_request_0(view: memoryview, position: int) -> tuple[Leav
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     return message, position
 
 
@@ -141,7 +141,7 @@ def _decode_leave_group_request_3(view: memoryview, position: int) -> tuple[Leav
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 4 > end - position or count < 0:
@@ -156,7 +156,7 @@ def _decode_leave_group_request_3(view: memoryview, position: int) -> tuple[Leav
         position += size
         if position > end or size < 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        member_identity.member_id = str(view[start:position], "utf-8")
+        member_identity.member_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         if size < 0:
@@ -166,7 +166,7 @@ def _decode_leave_group_request_3(view: memoryview, position: int) -> tuple[Leav
             position += size
             if position > end:
                 raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-            member_identity.group_instance_id = str(view[start:position], "utf-8")
+            member_identity.group_instance_id = str(view[start:position], "utf-8", "kafka")
         message.members.append(member_identity)
     return message, position
 
@@ -198,7 +198,7 @@ def _decode_leave_group_request_4(view: memoryview, position: int) -> tuple[Leav
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -217,7 +217,7 @@ def _decode_leave_group_request_4(view: memoryview, position: int) -> tuple[Leav
         position += size
         if position > end or size == 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        member_identity.member_id = str(view[start:position], "utf-8")
+        member_identity.member_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -229,7 +229,7 @@ def _decode_leave_group_request_4(view: memoryview, position: int) -> tuple[Leav
             position += size
             if position > end:
                 raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-            member_identity.group_instance_id = str(view[start:position], "utf-8")
+            member_identity.group_instance_id = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -290,7 +290,7 @@ def _decode_leave_group_request_5(view: memoryview, position: int) -> tuple[Leav
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -308,7 +308,7 @@ def _decode_leave_group_request_5(view: memoryview, position: int) -> tuple[Leav
         position += size
         if position > end or size == 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        member_identity.member_id = str(view[start:position], "utf-8")
+        member_identity.member_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -320,7 +320,7 @@ def _decode_leave_group_request_5(view: memoryview, position: int) -> tuple[Leav
             position += size
             if position > end:
                 raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-            member_identity.group_instance_id = str(view[start:position], "utf-8")
+            member_identity.group_instance_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -332,7 +332,7 @@ def _decode_leave_group_request_5(view: memoryview, position: int) -> tuple[Leav
             position += size
             if position > end:
                 raise DecodeError(f"reason: string of size field {size}, with {end - start} bytes left")
-            member_identity.reason = str(view[start:position], "utf-8")
+            member_identity.reason = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -437,7 +437,7 @@ def _decode_leave_group_response_3(view: memoryview, position: int) -> tuple[Lea
         position += size
         if position > end or size < 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        member_response.member_id = str(view[start:position], "utf-8")
+        member_response.member_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         if size < 0:
@@ -447,7 +447,7 @@ def _decode_leave_group_response_3(view: memoryview, position: int) -> tuple[Lea
             position += size
             if position > end:
                 raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-            member_response.group_instance_id = str(view[start:position], "utf-8")
+            member_response.group_instance_id = str(view[start:position], "utf-8", "kafka")
         (member_response.error_code,) = _unpack_h(view, position)
         position += 2
         message.members.append(member_response)
@@ -487,7 +487,7 @@ def _decode_leave_group_response_4(view: memoryview, position: int) -> tuple[Lea
         position += size
         if position > end or size == 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        member_response.member_id = str(view[start:position], "utf-8")
+        member_response.member_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -499,7 +499,7 @@ def _decode_leave_group_response_4(view: memoryview, position: int) -> tuple[Lea
             position += size
             if position > end:
                 raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-            member_response.group_instance_id = str(view[start:position], "utf-8")
+            member_response.group_instance_id = str(view[start:position], "utf-8", "kafka")
         member_response.error_code, tags = _unpack_hB(view, position)
         position += 3
         if tags:

@@ -43,7 +43,7 @@ def _decode_legacy_offset_commit_value_0(view: memoryview, position: int) -> tup
     position += size
     if position > end or size < 0:
         raise DecodeError(f"metadata: string of size field {size}, with {end - start} bytes left")
-    message.metadata = str(view[start:position], "utf-8")
+    message.metadata = str(view[start:position], "utf-8", "kafka")
     (message.commit_timestamp,) = _unpack_q(view, position)
     position += 8
     return message, position

@@ -139,7 +139,7 @@ def _decode_list_config_resources_response_0(view: memoryview, position: int) ->
         position += size
         if position > end or size == 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        config_resource.resource_name = str(view[start:position], "utf-8")
+        config_resource.resource_name = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -192,7 +192,7 @@ def _decode_list_config_resources_response_1(view: memoryview, position: int) ->
         position += size
         if position > end or size == 0:
             raise DecodeError(f"resource_name: string of size field {size}, with {end - start} bytes left")
-        config_resource.resource_name = str(view[start:position], "utf-8")
+        config_resource.resource_name = str(view[start:position], "utf-8", "kafka")
         config_resource.resource_type, tags = _unpack_bB(view, position)
         position += 2
         if tags:

@@ -135,7 +135,7 @@ def _decode_list_groups_request_4(view: memoryview, position: int) -> tuple[List
         position += size
         if position > end or size == 0:
             raise DecodeError(f"states_filter: string of size field {size}, with {end - start} bytes left")
-        message.states_filter.append(str(view[start:position], "utf-8"))
+        message.states_filter.append(str(view[start:position], "utf-8", "kafka"))
     if view[position]:
         position = skip_tags(view, position, end)
     else:
@@ -181,7 +181,7 @@ def _decode_list_groups_request_5(view: memoryview, position: int) -> tuple[List
         position += size
         if position > end or size == 0:
             raise DecodeError(f"states_filter: string of size field {size}, with {end - start} bytes left")
-        message.states_filter.append(str(view[start:position], "utf-8"))
+        message.states_filter.append(str(view[start:position], "utf-8", "kafka"))
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -198,7 +198,7 @@ def _decode_list_groups_request_5(view: memoryview, position: int) -> tuple[List
         position += size
         if position > end or size == 0:
             raise DecodeError(f"types_filter: string of size field {size}, with {end - start} bytes left")
-        message.types_filter.append(str(view[start:position], "utf-8"))
+        message.types_filter.append(str(view[start:position], "utf-8", "kafka"))
     if view[position]:
         position = skip_tags(view, position, end)
     else:
@@ -255,14 +255,14 @@ def _decode_list_groups_response_0(view: memoryview, position: int) -> tuple[Lis
         position += size
         if position > end or size < 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        listed_group.group_id = str(view[start:position], "utf-8")
+        listed_group.group_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-        listed_group.protocol_type = str(view[start:position], "utf-8")
+        listed_group.protocol_type = str(view[start:position], "utf-8", "kafka")
         message.groups.append(listed_group)
     return message, position
 
@@ -296,14 +296,14 @@ def _decode_list_groups_response_1(view: memoryview, position: int) -> tuple[Lis
         position += size
         if position > end or size < 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        listed_group.group_id = str(view[start:position], "utf-8")
+        listed_group.group_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_h(view, position)
         position += 2
         start = position
         position += size
         if position > end or size < 0:
             raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-        listed_group.protocol_type = str(view[start:position], "utf-8")
+        listed_group.protocol_type = str(view[start:position], "utf-8", "kafka")
         message.groups.append(listed_group)
     return message, position
 
@@ -342,7 +342,7 @@ def _decode_list_groups_response_3(view: memoryview, position: int) -> tuple[Lis
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        listed_group.group_id = str(view[start:position], "utf-8")
+        listed_group.group_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -350,7 +350,7 @@ def _decode_list_groups_response_3(view: memoryview, position: int) -> tuple[Lis
         position += size
         if position > end or size == 0:
             raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-        listed_group.protocol_type = str(view[start:position], "utf-8")
+        listed_group.protocol_type = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -411,7 +411,7 @@ def _decode_list_groups_response_4(view: memoryview, position: int) -> tuple[Lis
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        listed_group.group_id = str(view[start:position], "utf-8")
+        listed_group.group_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -419,7 +419,7 @@ def _decode_list_groups_response_4(view: memoryview, position: int) -> tuple[Lis
         position += size
         if position > end or size == 0:
             raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-        listed_group.protocol_type = str(view[start:position], "utf-8")
+        listed_group.protocol_type = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -427,7 +427,7 @@ def _decode_list_groups_response_4(view: memoryview, position: int) -> tuple[Lis
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_state: string of size field {size}, with {end - start} bytes left")
-        listed_group.group_state = str(view[start:position], "utf-8")
+        listed_group.group_state = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -494,7 +494,7 @@ def _decode_list_groups_response_5(view: memoryview, position: int) -> tuple[Lis
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        listed_group.group_id = str(view[start:position], "utf-8")
+        listed_group.group_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -502,7 +502,7 @@ def _decode_list_groups_response_5(view: memoryview, position: int) -> tuple[Lis
         position += size
         if position > end or size == 0:
             raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-        listed_group.protocol_type = str(view[start:position], "utf-8")
+        listed_group.protocol_type = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -510,7 +510,7 @@ def _decode_list_groups_response_5(view: memoryview, position: int) -> tuple[Lis
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_state: string of size field {size}, with {end - start} bytes left")
-        listed_group.group_state = str(view[start:position], "utf-8")
+        listed_group.group_state = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -518,7 +518,7 @@ def _decode_list_groups_response_5(view: memoryview, position: int) -> tuple[Lis
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_type: string of size field {size}, with {end - start} bytes left")
-        listed_group.group_type = str(view[start:position], "utf-8")
+        listed_group.group_type = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:

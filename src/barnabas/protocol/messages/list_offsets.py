@@ -160,7 +160,7 @@ def _decode_list_offsets_request_1(view: memoryview, position: int) -> tuple[Lis
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        list_offsets_topic.name = str(view[start:position], "utf-8")
+        list_offsets_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 12 > end - position or count < 0:
@@ -206,7 +206,7 @@ def _decode_list_offsets_request_2(view: memoryview, position: int) -> tuple[Lis
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        list_offsets_topic.name = str(view[start:position], "utf-8")
+        list_offsets_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 12 > end - position or count < 0:
@@ -250,7 +250,7 @@ def _decode_list_offsets_request_4(view: memoryview, position: int) -> tuple[Lis
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        list_offsets_topic.name = str(view[start:position], "utf-8")
+        list_offsets_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 16 > end - position or count < 0:
@@ -298,7 +298,7 @@ def _decode_list_offsets_request_6(view: memoryview, position: int) -> tuple[Lis
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        list_offsets_topic.name = str(view[start:position], "utf-8")
+        list_offsets_topic.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -373,7 +373,7 @@ def _decode_list_offsets_request_10(view: memoryview, position: int) -> tuple[Li
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        list_offsets_topic.name = str(view[start:position], "utf-8")
+        list_offsets_topic.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -444,7 +444,7 @@ def _decode_list_offsets_response_1(view: memoryview, position: int) -> tuple[Li
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        list_offsets_topic_response.name = str(view[start:position], "utf-8")
+        list_offsets_topic_response.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 22 > end - position or count < 0:
@@ -489,7 +489,7 @@ def _decode_list_offsets_response_2(view: memoryview, position: int) -> tuple[Li
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        list_offsets_topic_response.name = str(view[start:position], "utf-8")
+        list_offsets_topic_response.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 22 > end - position or count < 0:
@@ -534,7 +534,7 @@ def _decode_list_offsets_response_4(view: memoryview, position: int) -> tuple[Li
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        list_offsets_topic_response.name = str(view[start:position], "utf-8")
+        list_offsets_topic_response.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 26 > end - position or count < 0:
@@ -581,7 +581,7 @@ def _decode_list_offsets_response_6(view: memoryview, position: int) -> tuple[Li
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        list_offsets_topic_response.name = str(view[start:position], "utf-8")
+        list_offsets_topic_response.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)

@@ -132,7 +132,7 @@ def _decode_list_partition_reassignments_request_0(view: memoryview, position: i
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            list_partition_reassignments_topics.name = str(view[start:position], "utf-8")
+            list_partition_reassignments_topics.name = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -197,7 +197,7 @@ def _decode_list_partition_reassignments_response_0(view: memoryview, position: 
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -215,7 +215,7 @@ def _decode_list_partition_reassignments_response_0(view: memoryview, position: 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        ongoing_topic_reassignment.name = str(view[start:position], "utf-8")
+        ongoing_topic_reassignment.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)

@@ -103,7 +103,7 @@ def _decode_list_transactions_request_0(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size == 0:
             raise DecodeError(f"state_filters: string of size field {size}, with {end - start} bytes left")
-        message.state_filters.append(str(view[start:position], "utf-8"))
+        message.state_filters.append(str(view[start:position], "utf-8", "kafka"))
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -167,7 +167,7 @@ def _decode_list_transactions_request_1(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size == 0:
             raise DecodeError(f"state_filters: string of size field {size}, with {end - start} bytes left")
-        message.state_filters.append(str(view[start:position], "utf-8"))
+        message.state_filters.append(str(view[start:position], "utf-8", "kafka"))
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -228,7 +228,7 @@ def _decode_list_transactions_request_2(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size == 0:
             raise DecodeError(f"state_filters: string of size field {size}, with {end - start} bytes left")
-        message.state_filters.append(str(view[start:position], "utf-8"))
+        message.state_filters.append(str(view[start:position], "utf-8", "kafka"))
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -250,7 +250,7 @@ def _decode_list_transactions_request_2(view: memoryview, position: int) -> tupl
         position += size
         if position > end:
             raise DecodeError(f"transactional_id_pattern: string of size field {size}, with {end - start} bytes left")
-        message.transactional_id_pattern = str(view[start:position], "utf-8")
+        message.transactional_id_pattern = str(view[start:position], "utf-8", "kafka")
     if view[position]:
         position = skip_tags(view, position, end)
     else:
@@ -312,7 +312,7 @@ def _decode_list_transactions_response_0(view: memoryview, position: int) -> tup
         position += size
         if position > end or size == 0:
             raise DecodeError(f"unknown_state_filters: string of size field {size}, with {end - start} bytes left")
-        message.unknown_state_filters.append(str(view[start:position], "utf-8"))
+        message.unknown_state_filters.append(str(view[start:position], "utf-8", "kafka"))
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -330,7 +330,7 @@ def _decode_list_transactions_response_0(view: memoryview, position: int) -> tup
         position += size
         if position > end or size == 0:
             raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-        transaction_state.transactional_id = str(view[start:position], "utf-8")
+        transaction_state.transactional_id = str(view[start:position], "utf-8", "kafka")
         transaction_state.producer_id, size = _unpack_qB(view, position)
         position += 8
         if size > 127:
@@ -339,7 +339,7 @@ def _decode_list_transactions_response_0(view: memoryview, position: int) -> tup
         position += size
         if position > end or size == 0:
             raise DecodeError(f"transaction_state: string of size field {size}, with {end - start} bytes left")
-        transaction_state.transaction_state = str(view[start:position], "utf-8")
+        transaction_state.transaction_state = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:

@@ -220,7 +220,7 @@ def _decode_metadata_request_0(view: memoryview, position: int) -> tuple[Metadat
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        metadata_request_topic.name = str(view[start:position], "utf-8")
+        metadata_request_topic.name = str(view[start:position], "utf-8", "kafka")
         message.topics.append(metadata_request_topic)
     return message, position
 
@@ -266,7 +266,7 @@ def _decode_metadata_request_1(view: memoryview, position: int) -> tuple[Metadat
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            metadata_request_topic.name = str(view[start:position], "utf-8")
+            metadata_request_topic.name = str(view[start:position], "utf-8", "kafka")
             message.topics.append(metadata_request_topic)
     return message, position
 
@@ -310,7 +310,7 @@ def _decode_metadata_request_4(view: memoryview, position: int) -> tuple[Metadat
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            metadata_request_topic.name = str(view[start:position], "utf-8")
+            metadata_request_topic.name = str(view[start:position], "utf-8", "kafka")
             message.topics.append(metadata_request_topic)
     message.allow_auto_topic_creation = view[position] != 0
     position += 1
@@ -353,7 +353,7 @@ def _decode_metadata_request_8(view: memoryview, position: int) -> tuple[Metadat
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            metadata_request_topic.name = str(view[start:position], "utf-8")
+            metadata_request_topic.name = str(view[start:position], "utf-8", "kafka")
             message.topics.append(metadata_request_topic)
     message.allow_auto_topic_creation, message.include_cluster_authorized_operations, message.include_topic_authorized_operations = _unpack_ooo(view, position)
     position += 3
@@ -396,7 +396,7 @@ def _decode_metadata_request_9(view: memoryview, position: int) -> tuple[Metadat
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            metadata_request_topic.name = str(view[start:position], "utf-8")
+            metadata_request_topic.name = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:
@@ -460,7 +460,7 @@ def _decode_metadata_request_10(view: memoryview, position: int) -> tuple[Metada
                 position += size
                 if position > end:
                     raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                metadata_request_topic.name = str(view[start:position], "utf-8")
+                metadata_request_topic.name = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:
@@ -529,7 +529,7 @@ def _decode_metadata_request_11(view: memoryview, position: int) -> tuple[Metada
                 position += size
                 if position > end:
                     raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                metadata_request_topic.name = str(view[start:position], "utf-8")
+                metadata_request_topic.name = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:
@@ -593,7 +593,7 @@ def _decode_metadata_response_0(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end or size < 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        metadata_response_broker.host = str(view[start:position], "utf-8")
+        metadata_response_broker.host = str(view[start:position], "utf-8", "kafka")
         (metadata_response_broker.port,) = _unpack_i(view, position)
         position += 4
         message.brokers.append(metadata_response_broker)
@@ -613,7 +613,7 @@ def _decode_metadata_response_0(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        metadata_response_topic.name = str(view[start:position], "utf-8")
+        metadata_response_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 18 > end - position or count < 0:
@@ -686,7 +686,7 @@ def _decode_metadata_response_1(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end or size < 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        metadata_response_broker.host = str(view[start:position], "utf-8")
+        metadata_response_broker.host = str(view[start:position], "utf-8", "kafka")
         metadata_response_broker.port, size = _unpack_ih(view, position)
         position += 6
         if size < 0:
@@ -696,7 +696,7 @@ def _decode_metadata_response_1(view: memoryview, position: int) -> tuple[Metada
             position += size
             if position > end:
                 raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-            metadata_response_broker.rack = str(view[start:position], "utf-8")
+            metadata_response_broker.rack = str(view[start:position], "utf-8", "kafka")
         message.brokers.append(metadata_response_broker)
     message.controller_id, count = _unpack_ii(view, position)
     position += 8
@@ -713,7 +713,7 @@ def _decode_metadata_response_1(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        metadata_response_topic.name = str(view[start:position], "utf-8")
+        metadata_response_topic.name = str(view[start:position], "utf-8", "kafka")
         metadata_response_topic.is_internal, count = _unpack_oi(view, position)
         position += 5
         if count * 18 > end - position or count < 0:
@@ -787,7 +787,7 @@ def _decode_metadata_response_2(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end or size < 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        metadata_response_broker.host = str(view[start:position], "utf-8")
+        metadata_response_broker.host = str(view[start:position], "utf-8", "kafka")
         metadata_response_broker.port, size = _unpack_ih(view, position)
         position += 6
         if size < 0:
@@ -797,7 +797,7 @@ def _decode_metadata_response_2(view: memoryview, position: int) -> tuple[Metada
             position += size
             if position > end:
                 raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-            metadata_response_broker.rack = str(view[start:position], "utf-8")
+            metadata_response_broker.rack = str(view[start:position], "utf-8", "kafka")
         message.brokers.append(metadata_response_broker)
     (size,) = _unpack_h(view, position)
     position += 2
@@ -808,7 +808,7 @@ def _decode_metadata_response_2(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.controller_id, count = _unpack_ii(view, position)
     position += 8
     if count * 9 > end - position or count < 0:
@@ -824,7 +824,7 @@ def _decode_metadata_response_2(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        metadata_response_topic.name = str(view[start:position], "utf-8")
+        metadata_response_topic.name = str(view[start:position], "utf-8", "kafka")
         metadata_response_topic.is_internal, count = _unpack_oi(view, position)
         position += 5
         if count * 18 > end - position or count < 0:
@@ -900,7 +900,7 @@ def _decode_metadata_response_3(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end or size < 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        metadata_response_broker.host = str(view[start:position], "utf-8")
+        metadata_response_broker.host = str(view[start:position], "utf-8", "kafka")
         metadata_response_broker.port, size = _unpack_ih(view, position)
         position += 6
         if size < 0:
@@ -910,7 +910,7 @@ def _decode_metadata_response_3(view: memoryview, position: int) -> tuple[Metada
             position += size
             if position > end:
                 raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-            metadata_response_broker.rack = str(view[start:position], "utf-8")
+            metadata_response_broker.rack = str(view[start:position], "utf-8", "kafka")
         message.brokers.append(metadata_response_broker)
     (size,) = _unpack_h(view, position)
     position += 2
@@ -921,7 +921,7 @@ def _decode_metadata_response_3(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.controller_id, count = _unpack_ii(view, position)
     position += 8
     if count * 9 > end - position or count < 0:
@@ -937,7 +937,7 @@ def _decode_metadata_response_3(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        metadata_response_topic.name = str(view[start:position], "utf-8")
+        metadata_response_topic.name = str(view[start:position], "utf-8", "kafka")
         metadata_response_topic.is_internal, count = _unpack_oi(view, position)
         position += 5
         if count * 18 > end - position or count < 0:
@@ -1013,7 +1013,7 @@ def _decode_metadata_response_5(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end or size < 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        metadata_response_broker.host = str(view[start:position], "utf-8")
+        metadata_response_broker.host = str(view[start:position], "utf-8", "kafka")
         metadata_response_broker.port, size = _unpack_ih(view, position)
         position += 6
         if size < 0:
@@ -1023,7 +1023,7 @@ def _decode_metadata_response_5(view: memoryview, position: int) -> tuple[Metada
             position += size
             if position > end:
                 raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-            metadata_response_broker.rack = str(view[start:position], "utf-8")
+            metadata_response_broker.rack = str(view[start:position], "utf-8", "kafka")
         message.brokers.append(metadata_response_broker)
     (size,) = _unpack_h(view, position)
     position += 2
@@ -1034,7 +1034,7 @@ def _decode_metadata_response_5(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.controller_id, count = _unpack_ii(view, position)
     position += 8
     if count * 9 > end - position or count < 0:
@@ -1050,7 +1050,7 @@ def _decode_metadata_response_5(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        metadata_response_topic.name = str(view[start:position], "utf-8")
+        metadata_response_topic.name = str(view[start:position], "utf-8", "kafka")
         metadata_response_topic.is_internal, count = _unpack_oi(view, position)
         position += 5
         if count * 22 > end - position or count < 0:
@@ -1133,7 +1133,7 @@ def _decode_metadata_response_7(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end or size < 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        metadata_response_broker.host = str(view[start:position], "utf-8")
+        metadata_response_broker.host = str(view[start:position], "utf-8", "kafka")
         metadata_response_broker.port, size = _unpack_ih(view, position)
         position += 6
         if size < 0:
@@ -1143,7 +1143,7 @@ def _decode_metadata_response_7(view: memoryview, position: int) -> tuple[Metada
             position += size
             if position > end:
                 raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-            metadata_response_broker.rack = str(view[start:position], "utf-8")
+            metadata_response_broker.rack = str(view[start:position], "utf-8", "kafka")
         message.brokers.append(metadata_response_broker)
     (size,) = _unpack_h(view, position)
     position += 2
@@ -1154,7 +1154,7 @@ def _decode_metadata_response_7(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.controller_id, count = _unpack_ii(view, position)
     position += 8
     if count * 9 > end - position or count < 0:
@@ -1170,7 +1170,7 @@ def _decode_metadata_response_7(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        metadata_response_topic.name = str(view[start:position], "utf-8")
+        metadata_response_topic.name = str(view[start:position], "utf-8", "kafka")
         metadata_response_topic.is_internal, count = _unpack_oi(view, position)
         position += 5
         if count * 26 > end - position or count < 0:
@@ -1251,7 +1251,7 @@ def _decode_metadata_response_8(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end or size < 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        metadata_response_broker.host = str(view[start:position], "utf-8")
+        metadata_response_broker.host = str(view[start:position], "utf-8", "kafka")
         metadata_response_broker.port, size = _unpack_ih(view, position)
         position += 6
         if size < 0:
@@ -1261,7 +1261,7 @@ def _decode_metadata_response_8(view: memoryview, position: int) -> tuple[Metada
             position += size
             if position > end:
                 raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-            metadata_response_broker.rack = str(view[start:position], "utf-8")
+            metadata_response_broker.rack = str(view[start:position], "utf-8", "kafka")
         message.brokers.append(metadata_response_broker)
     (size,) = _unpack_h(view, position)
     position += 2
@@ -1272,7 +1272,7 @@ def _decode_metadata_response_8(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.controller_id, count = _unpack_ii(view, position)
     position += 8
     if count * 13 > end - position or count < 0:
@@ -1287,7 +1287,7 @@ def _decode_metadata_response_8(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        metadata_response_topic.name = str(view[start:position], "utf-8")
+        metadata_response_topic.name = str(view[start:position], "utf-8", "kafka")
         metadata_response_topic.is_internal, count = _unpack_oi(view, position)
         position += 5
         if count * 26 > end - position or count < 0:
@@ -1376,7 +1376,7 @@ def _decode_metadata_response_9(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        metadata_response_broker.host = str(view[start:position], "utf-8")
+        metadata_response_broker.host = str(view[start:position], "utf-8", "kafka")
         metadata_response_broker.port, size = _unpack_iB(view, position)
         position += 4
         if size > 127:
@@ -1389,7 +1389,7 @@ def _decode_metadata_response_9(view: memoryview, position: int) -> tuple[Metada
             position += size
             if position > end:
                 raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-            metadata_response_broker.rack = str(view[start:position], "utf-8")
+            metadata_response_broker.rack = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -1406,7 +1406,7 @@ def _decode_metadata_response_9(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.controller_id, count = _unpack_iB(view, position)
     position += 4
     if count > 127:
@@ -1427,7 +1427,7 @@ def _decode_metadata_response_9(view: memoryview, position: int) -> tuple[Metada
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        metadata_response_topic.name = str(view[start:position], "utf-8")
+        metadata_response_topic.name = str(view[start:position], "utf-8", "kafka")
         metadata_response_topic.is_internal, count = _unpack_oB(view, position)
         position += 1
         if count > 127:
@@ -1593,7 +1593,7 @@ def _decode_metadata_response_10(view: memoryview, position: int) -> tuple[Metad
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        metadata_response_broker.host = str(view[start:position], "utf-8")
+        metadata_response_broker.host = str(view[start:position], "utf-8", "kafka")
         metadata_response_broker.port, size = _unpack_iB(view, position)
         position += 4
         if size > 127:
@@ -1606,7 +1606,7 @@ def _decode_metadata_response_10(view: memoryview, position: int) -> tuple[Metad
             position += size
             if position > end:
                 raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-            metadata_response_broker.rack = str(view[start:position], "utf-8")
+            metadata_response_broker.rack = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -1623,7 +1623,7 @@ def _decode_metadata_response_10(view: memoryview, position: int) -> tuple[Metad
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.controller_id, count = _unpack_iB(view, position)
     position += 4
     if count > 127:
@@ -1643,7 +1643,7 @@ def _decode_metadata_response_10(view: memoryview, position: int) -> tuple[Metad
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        metadata_response_topic.name = str(view[start:position], "utf-8")
+        metadata_response_topic.name = str(view[start:position], "utf-8", "kafka")
         metadata_response_topic.topic_id, metadata_response_topic.is_internal, count = _unpack_16soB(view, position)
         position += 17
         if count > 127:
@@ -1812,7 +1812,7 @@ def _decode_metadata_response_11(view: memoryview, position: int) -> tuple[Metad
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        metadata_response_broker.host = str(view[start:position], "utf-8")
+        metadata_response_broker.host = str(view[start:position], "utf-8", "kafka")
         metadata_response_broker.port, size = _unpack_iB(view, position)
         position += 4
         if size > 127:
@@ -1825,7 +1825,7 @@ def _decode_metadata_response_11(view: memoryview, position: int) -> tuple[Metad
             position += size
             if position > end:
                 raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-            metadata_response_broker.rack = str(view[start:position], "utf-8")
+            metadata_response_broker.rack = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -1842,7 +1842,7 @@ def _decode_metadata_response_11(view: memoryview, position: int) -> tuple[Metad
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.controller_id, count = _unpack_iB(view, position)
     position += 4
     if count > 127:
@@ -1862,7 +1862,7 @@ def _decode_metadata_response_11(view: memoryview, position: int) -> tuple[Metad
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        metadata_response_topic.name = str(view[start:position], "utf-8")
+        metadata_response_topic.name = str(view[start:position], "utf-8", "kafka")
         metadata_response_topic.topic_id, metadata_response_topic.is_internal, count = _unpack_16soB(view, position)
         position += 17
         if count > 127:
@@ -2033,7 +2033,7 @@ def _decode_metadata_response_12(view: memoryview, position: int) -> tuple[Metad
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        metadata_response_broker.host = str(view[start:position], "utf-8")
+        metadata_response_broker.host = str(view[start:position], "utf-8", "kafka")
         metadata_response_broker.port, size = _unpack_iB(view, position)
         position += 4
         if size > 127:
@@ -2046,7 +2046,7 @@ def _decode_metadata_response_12(view: memoryview, position: int) -> tuple[Metad
             position += size
             if position > end:
                 raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-            metadata_response_broker.rack = str(view[start:position], "utf-8")
+            metadata_response_broker.rack = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -2063,7 +2063,7 @@ def _decode_metadata_response_12(view: memoryview, position: int) -> tuple[Metad
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.controller_id, count = _unpack_iB(view, position)
     position += 4
     if count > 127:
@@ -2087,7 +2087,7 @@ def _decode_metadata_response_12(view: memoryview, position: int) -> tuple[Metad
             position += size
             if position > end:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            metadata_response_topic.name = str(view[start:position], "utf-8")
+            metadata_response_topic.name = str(view[start:position], "utf-8", "kafka")
         metadata_response_topic.topic_id, metadata_response_topic.is_internal, count = _unpack_16soB(view, position)
         position += 17
         if count > 127:
@@ -2258,7 +2258,7 @@ def _decode_metadata_response_13(view: memoryview, position: int) -> tuple[Metad
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        metadata_response_broker.host = str(view[start:position], "utf-8")
+        metadata_response_broker.host = str(view[start:position], "utf-8", "kafka")
         metadata_response_broker.port, size = _unpack_iB(view, position)
         position += 4
         if size > 127:
@@ -2271,7 +2271,7 @@ def _decode_metadata_response_13(view: memoryview, position: int) -> tuple[Metad
             position += size
             if position > end:
                 raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-            metadata_response_broker.rack = str(view[start:position], "utf-8")
+            metadata_response_broker.rack = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -2288,7 +2288,7 @@ def _decode_metadata_response_13(view: memoryview, position: int) -> tuple[Metad
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.controller_id, count = _unpack_iB(view, position)
     position += 4
     if count > 127:
@@ -2312,7 +2312,7 @@ def _decode_metadata_response_13(view: memoryview, position: int) -> tuple[Metad
             position += size
             if position > end:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            metadata_response_topic.name = str(view[start:position], "utf-8")
+            metadata_response_topic.name = str(view[start:position], "utf-8", "kafka")
         metadata_response_topic.topic_id, metadata_response_topic.is_internal, count = _unpack_16soB(view, position)
         position += 17
         if count > 127:

@@ -161,14 +161,14 @@ def _decode_offset_commit_request_2(view: memoryview, position: int) -> tuple[Of
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.generation_id_or_member_epoch, size = _unpack_ih(view, position)
     position += 6
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     message.retention_time_ms, count = _unpack_qi(view, position)
     position += 12
     if count * 6 > end - position or count < 0:
@@ -183,7 +183,7 @@ def _decode_offset_commit_request_2(view: memoryview, position: int) -> tuple[Of
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        offset_commit_request_topic.name = str(view[start:position], "utf-8")
+        offset_commit_request_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 14 > end - position or count < 0:
@@ -201,7 +201,7 @@ def _decode_offset_commit_request_2(view: memoryview, position: int) -> tuple[Of
                 position += size
                 if position > end:
                     raise DecodeError(f"committed_metadata: string of size field {size}, with {end - start} bytes left")
-                offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8")
+                offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8", "kafka")
             offset_commit_request_topic.partitions.append(offset_commit_request_partition)
         message.topics.append(offset_commit_request_topic)
     return message, position
@@ -239,14 +239,14 @@ def _decode_offset_commit_request_5(view: memoryview, position: int) -> tuple[Of
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.generation_id_or_member_epoch, size = _unpack_ih(view, position)
     position += 6
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 6 > end - position or count < 0:
@@ -261,7 +261,7 @@ def _decode_offset_commit_request_5(view: memoryview, position: int) -> tuple[Of
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        offset_commit_request_topic.name = str(view[start:position], "utf-8")
+        offset_commit_request_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 14 > end - position or count < 0:
@@ -279,7 +279,7 @@ def _decode_offset_commit_request_5(view: memoryview, position: int) -> tuple[Of
                 position += size
                 if position > end:
                     raise DecodeError(f"committed_metadata: string of size field {size}, with {end - start} bytes left")
-                offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8")
+                offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8", "kafka")
             offset_commit_request_topic.partitions.append(offset_commit_request_partition)
         message.topics.append(offset_commit_request_topic)
     return message, position
@@ -317,14 +317,14 @@ def _decode_offset_commit_request_6(view: memoryview, position: int) -> tuple[Of
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.generation_id_or_member_epoch, size = _unpack_ih(view, position)
     position += 6
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 6 > end - position or count < 0:
@@ -339,7 +339,7 @@ def _decode_offset_commit_request_6(view: memoryview, position: int) -> tuple[Of
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        offset_commit_request_topic.name = str(view[start:position], "utf-8")
+        offset_commit_request_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 18 > end - position or count < 0:
@@ -356,7 +356,7 @@ def _decode_offset_commit_request_6(view: memoryview, position: int) -> tuple[Of
                 position += size
                 if position > end:
                     raise DecodeError(f"committed_metadata: string of size field {size}, with {end - start} bytes left")
-                offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8")
+                offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8", "kafka")
             offset_commit_request_topic.partitions.append(offset_commit_request_partition)
         message.topics.append(offset_commit_request_topic)
     return message, position
@@ -393,14 +393,14 @@ def _decode_offset_commit_request_7(view: memoryview, position: int) -> tuple[Of
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.generation_id_or_member_epoch, size = _unpack_ih(view, position)
     position += 6
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     if size < 0:
@@ -410,7 +410,7 @@ def _decode_offset_commit_request_7(view: memoryview, position: int) -> tuple[Of
         position += size
         if position > end:
             raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-        message.group_instance_id = str(view[start:position], "utf-8")
+        message.group_instance_id = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 6 > end - position or count < 0:
@@ -425,7 +425,7 @@ def _decode_offset_commit_request_7(view: memoryview, position: int) -> tuple[Of
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        offset_commit_request_topic.name = str(view[start:position], "utf-8")
+        offset_commit_request_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 18 > end - position or count < 0:
@@ -442,7 +442,7 @@ def _decode_offset_commit_request_7(view: memoryview, position: int) -> tuple[Of
                 position += size
                 if position > end:
                     raise DecodeError(f"committed_metadata: string of size field {size}, with {end - start} bytes left")
-                offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8")
+                offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8", "kafka")
             offset_commit_request_topic.partitions.append(offset_commit_request_partition)
         message.topics.append(offset_commit_request_topic)
     return message, position
@@ -481,7 +481,7 @@ def _decode_offset_commit_request_8(view: memoryview, position: int) -> tuple[Of
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.generation_id_or_member_epoch, size = _unpack_iB(view, position)
     position += 4
     if size > 127:
@@ -490,7 +490,7 @@ def _decode_offset_commit_request_8(view: memoryview, position: int) -> tuple[Of
     position += size
     if position > end or size == 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -502,7 +502,7 @@ def _decode_offset_commit_request_8(view: memoryview, position: int) -> tuple[Of
         position += size
         if position > end:
             raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-        message.group_instance_id = str(view[start:position], "utf-8")
+        message.group_instance_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -521,7 +521,7 @@ def _decode_offset_commit_request_8(view: memoryview, position: int) -> tuple[Of
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        offset_commit_request_topic.name = str(view[start:position], "utf-8")
+        offset_commit_request_topic.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -544,7 +544,7 @@ def _decode_offset_commit_request_8(view: memoryview, position: int) -> tuple[Of
                 position += size
                 if position > end:
                     raise DecodeError(f"committed_metadata: string of size field {size}, with {end - start} bytes left")
-                offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8")
+                offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:
@@ -634,7 +634,7 @@ def _decode_offset_commit_request_10(view: memoryview, position: int) -> tuple[O
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.generation_id_or_member_epoch, size = _unpack_iB(view, position)
     position += 4
     if size > 127:
@@ -643,7 +643,7 @@ def _decode_offset_commit_request_10(view: memoryview, position: int) -> tuple[O
     position += size
     if position > end or size == 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -655,7 +655,7 @@ def _decode_offset_commit_request_10(view: memoryview, position: int) -> tuple[O
         position += size
         if position > end:
             raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-        message.group_instance_id = str(view[start:position], "utf-8")
+        message.group_instance_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -690,7 +690,7 @@ def _decode_offset_commit_request_10(view: memoryview, position: int) -> tuple[O
                 position += size
                 if position > end:
                     raise DecodeError(f"committed_metadata: string of size field {size}, with {end - start} bytes left")
-                offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8")
+                offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:
@@ -783,7 +783,7 @@ def _decode_offset_commit_response_2(view: memoryview, position: int) -> tuple[O
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        offset_commit_response_topic.name = str(view[start:position], "utf-8")
+        offset_commit_response_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 6 > end - position or count < 0:
@@ -826,7 +826,7 @@ def _decode_offset_commit_response_3(view: memoryview, position: int) -> tuple[O
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        offset_commit_response_topic.name = str(view[start:position], "utf-8")
+        offset_commit_response_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 6 > end - position or count < 0:
@@ -874,7 +874,7 @@ def _decode_offset_commit_response_8(view: memoryview, position: int) -> tuple[O
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        offset_commit_response_topic.name = str(view[start:position], "utf-8")
+        offset_commit_response_topic.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)

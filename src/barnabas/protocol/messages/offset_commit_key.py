@@ -43,14 +43,14 @@ def _decode_offset_commit_key_0(view: memoryview, position: int) -> tuple[Offset
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group: string of size field {size}, with {end - start} bytes left")
-    message.group = str(view[start:position], "utf-8")
+    message.group = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-    message.topic = str(view[start:position], "utf-8")
+    message.topic = str(view[start:position], "utf-8", "kafka")
     (message.partition,) = _unpack_i(view, position)
     position += 4
     return message, position

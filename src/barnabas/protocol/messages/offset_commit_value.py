@@ -63,7 +63,7 @@ def _decode_offset_commit_value_0(view: memoryview, position: int) -> tuple[Offs
     position += size
     if position > end or size < 0:
         raise DecodeError(f"metadata: string of size field {size}, with {end - start} bytes left")
-    message.metadata = str(view[start:position], "utf-8")
+    message.metadata = str(view[start:position], "utf-8", "kafka")
     (message.commit_timestamp,) = _unpack_q(view, position)
     position += 8
     return message, position
@@ -87,7 +87,7 @@ def _decode_offset_commit_value_1(view: memoryview, position: int) -> tuple[Offs
     position += size
     if position > end or size < 0:
         raise DecodeError(f"metadata: string of size field {size}, with {end - start} bytes left")
-    message.metadata = str(view[start:position], "utf-8")
+    message.metadata = str(view[start:position], "utf-8", "kafka")
     message.commit_timestamp, message.expire_timestamp = _unpack_qq(view, position)
     position += 16
     return message, position
@@ -111,7 +111,7 @@ def _decode_offset_commit_value_3(view: memoryview, position: int) -> tuple[Offs
     position += size
     if position > end or size < 0:
         raise DecodeError(f"metadata: string of size field {size}, with {end - start} bytes left")
-    message.metadata = str(view[start:position], "utf-8")
+    message.metadata = str(view[start:position], "utf-8", "kafka")
     (message.commit_timestamp,) = _unpack_q(view, position)
     position += 8
     return message, position
@@ -136,7 +136,7 @@ def _decode_offset_commit_value_4(view: memoryview, position: int) -> tuple[Offs
     position += size
     if position > end or size == 0:
         raise DecodeError(f"metadata: string of size field {size}, with {end - start} bytes left")
-    message.metadata = str(view[start:position], "utf-8")
+    message.metadata = str(view[start:position], "utf-8", "kafka")
     message.topic_id = ZERO_UUID
     message.commit_timestamp, tags = _unpack_qB(view, position)
     position += 8

@@ -114,7 +114,7 @@ def _decode_offset_delete_request_0(view: memoryview, position: int) -> tuple[Of
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 6 > end - position or count < 0:
@@ -128,7 +128,7 @@ def _decode_offset_delete_request_0(view: memoryview, position: int) -> tuple[Of
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        offset_delete_request_topic.name = str(view[start:position], "utf-8")
+        offset_delete_request_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 4 > end - position or count < 0:
@@ -173,7 +173,7 @@ def _decode_offset_delete_response_0(view: memoryview, position: int) -> tuple[O
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        offset_delete_response_topic.name = str(view[start:position], "utf-8")
+        offset_delete_response_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 6 > end - position or count < 0:

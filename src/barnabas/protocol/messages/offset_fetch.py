@@ -222,7 +222,7 @@ def _decode_offset_fetch_request_1(view: memoryview, position: int) -> tuple[Off
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 6 > end - position or count < 0:
@@ -236,7 +236,7 @@ def _decode_offset_fetch_request_1(view: memoryview, position: int) -> tuple[Off
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        offset_fetch_request_topic.name = str(view[start:position], "utf-8")
+        offset_fetch_request_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 4 > end - position or count < 0:
@@ -277,7 +277,7 @@ def _decode_offset_fetch_request_2(view: memoryview, position: int) -> tuple[Off
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count < 0:
@@ -294,7 +294,7 @@ def _decode_offset_fetch_request_2(view: memoryview, position: int) -> tuple[Off
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            offset_fetch_request_topic.name = str(view[start:position], "utf-8")
+            offset_fetch_request_topic.name = str(view[start:position], "utf-8", "kafka")
             (count,) = _unpack_i(view, position)
             position += 4
             if count * 4 > end - position or count < 0:
@@ -335,7 +335,7 @@ def _decode_offset_fetch_request_6(view: memoryview, position: int) -> tuple[Off
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -356,7 +356,7 @@ def _decode_offset_fetch_request_6(view: memoryview, position: int) -> tuple[Off
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            offset_fetch_request_topic.name = str(view[start:position], "utf-8")
+            offset_fetch_request_topic.name = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -427,7 +427,7 @@ def _decode_offset_fetch_request_7(view: memoryview, position: int) -> tuple[Off
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -448,7 +448,7 @@ def _decode_offset_fetch_request_7(view: memoryview, position: int) -> tuple[Off
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            offset_fetch_request_topic.name = str(view[start:position], "utf-8")
+            offset_fetch_request_topic.name = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -530,7 +530,7 @@ def _decode_offset_fetch_request_8(view: memoryview, position: int) -> tuple[Off
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        offset_fetch_request_group.group_id = str(view[start:position], "utf-8")
+        offset_fetch_request_group.group_id = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -552,7 +552,7 @@ def _decode_offset_fetch_request_8(view: memoryview, position: int) -> tuple[Off
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                offset_fetch_request_topics.name = str(view[start:position], "utf-8")
+                offset_fetch_request_topics.name = str(view[start:position], "utf-8", "kafka")
                 count = view[position]
                 if count > 127:
                     count, position = read_uvarint(view, position)
@@ -646,7 +646,7 @@ def _decode_offset_fetch_request_9(view: memoryview, position: int) -> tuple[Off
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        offset_fetch_request_group.group_id = str(view[start:position], "utf-8")
+        offset_fetch_request_group.group_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -658,7 +658,7 @@ def _decode_offset_fetch_request_9(view: memoryview, position: int) -> tuple[Off
             position += size
             if position > end:
                 raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-            offset_fetch_request_group.member_id = str(view[start:position], "utf-8")
+            offset_fetch_request_group.member_id = str(view[start:position], "utf-8", "kafka")
         offset_fetch_request_group.member_epoch, count = _unpack_iB(view, position)
         position += 4
         if count > 127:
@@ -681,7 +681,7 @@ def _decode_offset_fetch_request_9(view: memoryview, position: int) -> tuple[Off
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                offset_fetch_request_topics.name = str(view[start:position], "utf-8")
+                offset_fetch_request_topics.name = str(view[start:position], "utf-8", "kafka")
                 count = view[position]
                 if count > 127:
                     count, position = read_uvarint(view, position)
@@ -786,7 +786,7 @@ def _decode_offset_fetch_request_10(view: memoryview, position: int) -> tuple[Of
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        offset_fetch_request_group.group_id = str(view[start:position], "utf-8")
+        offset_fetch_request_group.group_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -798,7 +798,7 @@ def _decode_offset_fetch_request_10(view: memoryview, position: int) -> tuple[Of
             position += size
             if position > end:
                 raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-            offset_fetch_request_group.member_id = str(view[start:position], "utf-8")
+            offset_fetch_request_group.member_id = str(view[start:position], "utf-8", "kafka")
         offset_fetch_request_group.member_epoch, count = _unpack_iB(view, position)
         position += 4
         if count > 127:
@@ -912,7 +912,7 @@ def _decode_offset_fetch_response_1(view: memoryview, position: int) -> tuple[Of
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        offset_fetch_response_topic.name = str(view[start:position], "utf-8")
+        offset_fetch_response_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 16 > end - position or count < 0:
@@ -930,7 +930,7 @@ def _decode_offset_fetch_response_1(view: memoryview, position: int) -> tuple[Of
                 position += size
                 if position > end:
                     raise DecodeError(f"metadata: string of size field {size}, with {end - start} bytes left")
-                offset_fetch_response_partition.metadata = str(view[start:position], "utf-8")
+                offset_fetch_response_partition.metadata = str(view[start:position], "utf-8", "kafka")
             (offset_fetch_response_partition.error_code,) = _unpack_h(view, position)
             position += 2
             offset_fetch_response_topic.partitions.append(offset_fetch_response_partition)
@@ -972,7 +972,7 @@ def _decode_offset_fetch_response_2(view: memoryview, position: int) -> tuple[Of
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        offset_fetch_response_topic.name = str(view[start:position], "utf-8")
+        offset_fetch_response_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 16 > end - position or count < 0:
@@ -990,7 +990,7 @@ def _decode_offset_fetch_response_2(view: memoryview, position: int) -> tuple[Of
                 position += size
                 if position > end:
                     raise DecodeError(f"metadata: string of size field {size}, with {end - start} bytes left")
-                offset_fetch_response_partition.metadata = str(view[start:position], "utf-8")
+                offset_fetch_response_partition.metadata = str(view[start:position], "utf-8", "kafka")
             (offset_fetch_response_partition.error_code,) = _unpack_h(view, position)
             position += 2
             offset_fetch_response_topic.partitions.append(offset_fetch_response_partition)
@@ -1034,7 +1034,7 @@ def _decode_offset_fetch_response_3(view: memoryview, position: int) -> tuple[Of
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        offset_fetch_response_topic.name = str(view[start:position], "utf-8")
+        offset_fetch_response_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 16 > end - position or count < 0:
@@ -1052,7 +1052,7 @@ def _decode_offset_fetch_response_3(view: memoryview, position: int) -> tuple[Of
                 position += size
                 if position > end:
                     raise DecodeError(f"metadata: string of size field {size}, with {end - start} bytes left")
-                offset_fetch_response_partition.metadata = str(view[start:position], "utf-8")
+                offset_fetch_response_partition.metadata = str(view[start:position], "utf-8", "kafka")
             (offset_fetch_response_partition.error_code,) = _unpack_h(view, position)
             position += 2
             offset_fetch_response_topic.partitions.append(offset_fetch_response_partition)
@@ -1096,7 +1096,7 @@ def _decode_offset_fetch_response_5(view: memoryview, position: int) -> tuple[Of
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        offset_fetch_response_topic.name = str(view[start:position], "utf-8")
+        offset_fetch_response_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 20 > end - position or count < 0:
@@ -1113,7 +1113,7 @@ def _decode_offset_fetch_response_5(view: memoryview, position: int) -> tuple[Of
                 position += size
                 if position > end:
                     raise DecodeError(f"metadata: string of size field {size}, with {end - start} bytes left")
-                offset_fetch_response_partition.metadata = str(view[start:position], "utf-8")
+                offset_fetch_response_partition.metadata = str(view[start:position], "utf-8", "kafka")
             (offset_fetch_response_partition.error_code,) = _unpack_h(view, position)
             position += 2
             offset_fetch_response_topic.partitions.append(offset_fetch_response_partition)
@@ -1162,7 +1162,7 @@ def _decode_offset_fetch_response_6(view: memoryview, position: int) -> tuple[Of
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        offset_fetch_response_topic.name = str(view[start:position], "utf-8")
+        offset_fetch_response_topic.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -1185,7 +1185,7 @@ def _decode_offset_fetch_response_6(view: memoryview, position: int) -> tuple[Of
                 position += size
                 if position > end:
                     raise DecodeError(f"metadata: string of size field {size}, with {end - start} bytes left")
-                offset_fetch_response_partition.metadata = str(view[start:position], "utf-8")
+                offset_fetch_response_partition.metadata = str(view[start:position], "utf-8", "kafka")
             offset_fetch_response_partition.error_code, tags = _unpack_hB(view, position)
             position += 3
             if tags:
@@ -1265,7 +1265,7 @@ def _decode_offset_fetch_response_8(view: memoryview, position: int) -> tuple[Of
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        offset_fetch_response_group.group_id = str(view[start:position], "utf-8")
+        offset_fetch_response_group.group_id = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -1284,7 +1284,7 @@ def _decode_offset_fetch_response_8(view: memoryview, position: int) -> tuple[Of
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            offset_fetch_response_topics.name = str(view[start:position], "utf-8")
+            offset_fetch_response_topics.name = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -1307,7 +1307,7 @@ def _decode_offset_fetch_response_8(view: memoryview, position: int) -> tuple[Of
                     position += size
                     if position > end:
                         raise DecodeError(f"metadata: string of size field {size}, with {end - start} bytes left")
-                    offset_fetch_response_partitions.metadata = str(view[start:position], "utf-8")
+                    offset_fetch_response_partitions.metadata = str(view[start:position], "utf-8", "kafka")
                 offset_fetch_response_partitions.error_code, tags = _unpack_hB(view, position)
                 position += 3
                 if tags:
@@ -1406,7 +1406,7 @@ def _decode_offset_fetch_response_10(view: memoryview, position: int) -> tuple[O
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        offset_fetch_response_group.group_id = str(view[start:position], "utf-8")
+        offset_fetch_response_group.group_id = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -1441,7 +1441,7 @@ def _decode_offset_fetch_response_10(view: memoryview, position: int) -> tuple[O
                     position += size
                     if position > end:
                         raise DecodeError(f"metadata: string of size field {size}, with {end - start} bytes left")
-                    offset_fetch_response_partitions.metadata = str(view[start:position], "utf-8")
+                    offset_fetch_response_partitions.metadata = str(view[start:position], "utf-8", "kafka")
                 offset_fetch_response_partitions.error_code, tags = _unpack_hB(view, position)
                 position += 3
                 if tags:

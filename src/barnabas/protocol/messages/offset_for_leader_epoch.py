@@ -144,7 +144,7 @@ def _decode_offset_for_leader_epoch_request_2(view: memoryview, position: int) -
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        offset_for_leader_topic.topic = str(view[start:position], "utf-8")
+        offset_for_leader_topic.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 12 > end - position or count < 0:
@@ -186,7 +186,7 @@ def _decode_offset_for_leader_epoch_request_3(view: memoryview, position: int) -
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        offset_for_leader_topic.topic = str(view[start:position], "utf-8")
+        offset_for_leader_topic.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 12 > end - position or count < 0:
@@ -233,7 +233,7 @@ def _decode_offset_for_leader_epoch_request_4(view: memoryview, position: int) -
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        offset_for_leader_topic.topic = str(view[start:position], "utf-8")
+        offset_for_leader_topic.topic = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -303,7 +303,7 @@ def _decode_offset_for_leader_epoch_response_2(view: memoryview, position: int) 
         position += size
         if position > end or size < 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        offset_for_leader_topic_result.topic = str(view[start:position], "utf-8")
+        offset_for_leader_topic_result.topic = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 18 > end - position or count < 0:
@@ -350,7 +350,7 @@ def _decode_offset_for_leader_epoch_response_4(view: memoryview, position: int) 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-        offset_for_leader_topic_result.topic = str(view[start:position], "utf-8")
+        offset_for_leader_topic_result.topic = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)

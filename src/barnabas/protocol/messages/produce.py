@@ -223,7 +223,7 @@ def _decode_produce_request_3(view: memoryview, position: int) -> tuple[ProduceR
         position += size
         if position > end:
             raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-        message.transactional_id = str(view[start:position], "utf-8")
+        message.transactional_id = str(view[start:position], "utf-8", "kafka")
     message.acks, message.timeout_ms, count = _unpack_hii(view, position)
     position += 10
     if count * 6 > end - position or count < 0:
@@ -238,7 +238,7 @@ def _decode_produce_request_3(view: memoryview, position: int) -> tuple[ProduceR
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        topic_produce_data.name = str(view[start:position], "utf-8")
+        topic_produce_data.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 8 > end - position or count < 0:
@@ -290,7 +290,7 @@ def _decode_produce_request_9(view: memoryview, position: int) -> tuple[ProduceR
         position += size
         if position > end:
             raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-        message.transactional_id = str(view[start:position], "utf-8")
+        message.transactional_id = str(view[start:position], "utf-8", "kafka")
     message.acks, message.timeout_ms, count = _unpack_hiB(view, position)
     position += 6
     if count > 127:
@@ -310,7 +310,7 @@ def _decode_produce_request_9(view: memoryview, position: int) -> tuple[ProduceR
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        topic_produce_data.name = str(view[start:position], "utf-8")
+        topic_produce_data.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -403,7 +403,7 @@ def _decode_produce_request_13(view: memoryview, position: int) -> tuple[Produce
         position += size
         if position > end:
             raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-        message.transactional_id = str(view[start:position], "utf-8")
+        message.transactional_id = str(view[start:position], "utf-8", "kafka")
     message.acks, message.timeout_ms, count = _unpack_hiB(view, position)
     position += 6
     if count > 127:
@@ -509,7 +509,7 @@ def _decode_produce_response_3(view: memoryview, position: int) -> tuple[Produce
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        topic_produce_response.name = str(view[start:position], "utf-8")
+        topic_produce_response.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 22 > end - position or count < 0:
@@ -564,7 +564,7 @@ def _decode_produce_response_5(view: memoryview, position: int) -> tuple[Produce
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        topic_produce_response.name = str(view[start:position], "utf-8")
+        topic_produce_response.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 30 > end - position or count < 0:
@@ -618,7 +618,7 @@ def _decode_produce_response_8(view: memoryview, position: int) -> tuple[Produce
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        topic_produce_response.name = str(view[start:position], "utf-8")
+        topic_produce_response.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 36 > end - position or count < 0:
@@ -643,7 +643,7 @@ def _decode_produce_response_8(view: memoryview, position: int) -> tuple[Produce
                     position += size
                     if position > end:
                         raise DecodeError(f"batch_index_error_message: string of size field {size}, with {end - start} bytes left")
-                    batch_index_and_error_message.batch_index_error_message = str(view[start:position], "utf-8")
+                    batch_index_and_error_message.batch_index_error_message = str(view[start:position], "utf-8", "kafka")
                 partition_produce_response.record_errors.append(batch_index_and_error_message)
             (size,) = _unpack_h(view, position)
             position += 2
@@ -654,7 +654,7 @@ def _decode_produce_response_8(view: memoryview, position: int) -> tuple[Produce
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                partition_produce_response.error_message = str(view[start:position], "utf-8")
+                partition_produce_response.error_message = str(view[start:position], "utf-8", "kafka")
             topic_produce_response.partition_responses.append(partition_produce_response)
         message.responses.append(topic_produce_response)
     (message.throttle_time_ms,) = _unpack_i(view, position)
@@ -707,7 +707,7 @@ def _decode_produce_response_9(view: memoryview, position: int) -> tuple[Produce
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        topic_produce_response.name = str(view[start:position], "utf-8")
+        topic_produce_response.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -742,7 +742,7 @@ def _decode_produce_response_9(view: memoryview, position: int) -> tuple[Produce
                     position += size
                     if position > end:
                         raise DecodeError(f"batch_index_error_message: string of size field {size}, with {end - start} bytes left")
-                    batch_index_and_error_message.batch_index_error_message = str(view[start:position], "utf-8")
+                    batch_index_and_error_message.batch_index_error_message = str(view[start:position], "utf-8", "kafka")
                 if view[position]:
                     position = skip_tags(view, position, end)
                 else:
@@ -759,7 +759,7 @@ def _decode_produce_response_9(view: memoryview, position: int) -> tuple[Produce
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                partition_produce_response.error_message = str(view[start:position], "utf-8")
+                partition_produce_response.error_message = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:
@@ -856,7 +856,7 @@ def _decode_produce_response_10(view: memoryview, position: int) -> tuple[Produc
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        topic_produce_response.name = str(view[start:position], "utf-8")
+        topic_produce_response.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -890,7 +890,7 @@ def _decode_produce_response_10(view: memoryview, position: int) -> tuple[Produc
                     position += size
                     if position > end:
                         raise DecodeError(f"batch_index_error_message: string of size field {size}, with {end - start} bytes left")
-                    batch_index_and_error_message.batch_index_error_message = str(view[start:position], "utf-8")
+                    batch_index_and_error_message.batch_index_error_message = str(view[start:position], "utf-8", "kafka")
                 if view[position]:
                     position = skip_tags(view, position, end)
                 else:
@@ -907,7 +907,7 @@ def _decode_produce_response_10(view: memoryview, position: int) -> tuple[Produc
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                partition_produce_response.error_message = str(view[start:position], "utf-8")
+                partition_produce_response.error_message = str(view[start:position], "utf-8", "kafka")
             partition_produce_response.current_leader = None
             tags = view[position]
             if tags > 127:
@@ -961,7 +961,7 @@ def _decode_produce_response_10(view: memoryview, position: int) -> tuple[Produc
                     position += size
                     if position > end or size == 0:
                         raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-                    node_endpoint.host = str(view[start:position], "utf-8")
+                    node_endpoint.host = str(view[start:position], "utf-8", "kafka")
                     node_endpoint.port, size = _unpack_iB(view, position)
                     position += 4
                     if size > 127:
@@ -974,7 +974,7 @@ def _decode_produce_response_10(view: memoryview, position: int) -> tuple[Produc
                         position += size
                         if position > end:
                             raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-                        node_endpoint.rack = str(view[start:position], "utf-8")
+                        node_endpoint.rack = str(view[start:position], "utf-8", "kafka")
                     if view[position]:
                         position = skip_tags(view, position, end)
                     else:
@@ -1128,7 +1128,7 @@ def _decode_produce_response_13(view: memoryview, position: int) -> tuple[Produc
                     position += size
                     if position > end:
                         raise DecodeError(f"batch_index_error_message: string of size field {size}, with {end - start} bytes left")
-                    batch_index_and_error_message.batch_index_error_message = str(view[start:position], "utf-8")
+                    batch_index_and_error_message.batch_index_error_message = str(view[start:position], "utf-8", "kafka")
                 if view[position]:
                     position = skip_tags(view, position, end)
                 else:
@@ -1145,7 +1145,7 @@ def _decode_produce_response_13(view: memoryview, position: int) -> tuple[Produc
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                partition_produce_response.error_message = str(view[start:position], "utf-8")
+                partition_produce_response.error_message = str(view[start:position], "utf-8", "kafka")
             partition_produce_response.current_leader = None
             tags = view[position]
             if tags > 127:
@@ -1199,7 +1199,7 @@ def _decode_produce_response_13(view: memoryview, position: int) -> tuple[Produc
                     position += size
                     if position > end or size == 0:
                         raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-                    node_endpoint.host = str(view[start:position], "utf-8")
+                    node_endpoint.host = str(view[start:position], "utf-8", "kafka")
                     node_endpoint.port, size = _unpack_iB(view, position)
                     position += 4
                     if size > 127:
@@ -1212,7 +1212,7 @@ def _decode_produce_response_13(view: memoryview, position: int) -> tuple[Produc
                         position += size
                         if position > end:
                             raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-                        node_endpoint.rack = str(view[start:position], "utf-8")
+                        node_endpoint.rack = str(view[start:position], "utf-8", "kafka")
                     if view[position]:
                         position = skip_tags(view, position, end)
                     else:

@@ -82,7 +82,7 @@ def _decode_quorum_state_data_0(view: memoryview, position: int) -> tuple[Quorum
     position += size
     if position > end or size == 0:
         raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-    message.cluster_id = str(view[start:position], "utf-8")
+    message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.leader_id, message.leader_epoch, message.voted_id, message.applied_offset, count = _unpack_iiiqB(view, position)
     position += 20
     if count > 127:

@@ -143,7 +143,7 @@ def _decode_read_share_group_state_summary_request_0(view: memoryview, position:
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -247,7 +247,7 @@ def _decode_read_share_group_state_summary_response_0(view: memoryview, position
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                partition_result.error_message = str(view[start:position], "utf-8")
+                partition_result.error_message = str(view[start:position], "utf-8", "kafka")
             partition_result.state_epoch, partition_result.leader_epoch, partition_result.start_offset, tags = _unpack_iiqB(view, position)
             position += 17
             if tags:
@@ -333,7 +333,7 @@ def _decode_read_share_group_state_summary_response_1(view: memoryview, position
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                partition_result.error_message = str(view[start:position], "utf-8")
+                partition_result.error_message = str(view[start:position], "utf-8", "kafka")
             partition_result.state_epoch, partition_result.leader_epoch, partition_result.start_offset, partition_result.delivery_complete_count, tags = _unpack_iiqiB(view, position)
             position += 21
             if tags:

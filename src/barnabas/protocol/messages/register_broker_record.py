@@ -139,7 +139,7 @@ def _decode_register_broker_record_0(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        broker_endpoint.name = str(view[start:position], "utf-8")
+        broker_endpoint.name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -147,7 +147,7 @@ def _decode_register_broker_record_0(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        broker_endpoint.host = str(view[start:position], "utf-8")
+        broker_endpoint.host = str(view[start:position], "utf-8", "kafka")
         broker_endpoint.port, broker_endpoint.security_protocol, tags = _unpack_HhB(view, position)
         position += 5
         if tags:
@@ -170,7 +170,7 @@ def _decode_register_broker_record_0(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        broker_feature.name = str(view[start:position], "utf-8")
+        broker_feature.name = str(view[start:position], "utf-8", "kafka")
         broker_feature.min_supported_version, broker_feature.max_supported_version, tags = _unpack_hhB(view, position)
         position += 5
         if tags:
@@ -187,7 +187,7 @@ def _decode_register_broker_record_0(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end:
             raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-        message.rack = str(view[start:position], "utf-8")
+        message.rack = str(view[start:position], "utf-8", "kafka")
     message.fenced, tags = _unpack_oB(view, position)
     position += 2
     if tags:
@@ -279,7 +279,7 @@ def _decode_register_broker_record_1(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        broker_endpoint.name = str(view[start:position], "utf-8")
+        broker_endpoint.name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -287,7 +287,7 @@ def _decode_register_broker_record_1(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        broker_endpoint.host = str(view[start:position], "utf-8")
+        broker_endpoint.host = str(view[start:position], "utf-8", "kafka")
         broker_endpoint.port, broker_endpoint.security_protocol, tags = _unpack_HhB(view, position)
         position += 5
         if tags:
@@ -310,7 +310,7 @@ def _decode_register_broker_record_1(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        broker_feature.name = str(view[start:position], "utf-8")
+        broker_feature.name = str(view[start:position], "utf-8", "kafka")
         broker_feature.min_supported_version, broker_feature.max_supported_version, tags = _unpack_hhB(view, position)
         position += 5
         if tags:
@@ -327,7 +327,7 @@ def _decode_register_broker_record_1(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end:
             raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-        message.rack = str(view[start:position], "utf-8")
+        message.rack = str(view[start:position], "utf-8", "kafka")
     message.fenced, message.in_controlled_shutdown, tags = _unpack_ooB(view, position)
     position += 3
     if tags:
@@ -416,7 +416,7 @@ def _decode_register_broker_record_2(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        broker_endpoint.name = str(view[start:position], "utf-8")
+        broker_endpoint.name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -424,7 +424,7 @@ def _decode_register_broker_record_2(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        broker_endpoint.host = str(view[start:position], "utf-8")
+        broker_endpoint.host = str(view[start:position], "utf-8", "kafka")
         broker_endpoint.port, broker_endpoint.security_protocol, tags = _unpack_HhB(view, position)
         position += 5
         if tags:
@@ -447,7 +447,7 @@ def _decode_register_broker_record_2(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        broker_feature.name = str(view[start:position], "utf-8")
+        broker_feature.name = str(view[start:position], "utf-8", "kafka")
         broker_feature.min_supported_version, broker_feature.max_supported_version, tags = _unpack_hhB(view, position)
         position += 5
         if tags:
@@ -464,7 +464,7 @@ def _decode_register_broker_record_2(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end:
             raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-        message.rack = str(view[start:position], "utf-8")
+        message.rack = str(view[start:position], "utf-8", "kafka")
     message.fenced, message.in_controlled_shutdown, tags = _unpack_ooB(view, position)
     position += 3
     if tags:
@@ -550,7 +550,7 @@ def _decode_register_broker_record_3(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        broker_endpoint.name = str(view[start:position], "utf-8")
+        broker_endpoint.name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -558,7 +558,7 @@ def _decode_register_broker_record_3(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        broker_endpoint.host = str(view[start:position], "utf-8")
+        broker_endpoint.host = str(view[start:position], "utf-8", "kafka")
         broker_endpoint.port, broker_endpoint.security_protocol, tags = _unpack_HhB(view, position)
         position += 5
         if tags:
@@ -581,7 +581,7 @@ def _decode_register_broker_record_3(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        broker_feature.name = str(view[start:position], "utf-8")
+        broker_feature.name = str(view[start:position], "utf-8", "kafka")
         broker_feature.min_supported_version, broker_feature.max_supported_version, tags = _unpack_hhB(view, position)
         position += 5
         if tags:
@@ -598,7 +598,7 @@ def _decode_register_broker_record_3(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end:
             raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-        message.rack = str(view[start:position], "utf-8")
+        message.rack = str(view[start:position], "utf-8", "kafka")
     message.log_dirs = []
     message.fenced, message.in_controlled_shutdown, tags = _unpack_ooB(view, position)
     position += 2
@@ -716,7 +716,7 @@ def _decode_register_broker_record_4(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        broker_endpoint.name = str(view[start:position], "utf-8")
+        broker_endpoint.name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -724,7 +724,7 @@ def _decode_register_broker_record_4(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        broker_endpoint.host = str(view[start:position], "utf-8")
+        broker_endpoint.host = str(view[start:position], "utf-8", "kafka")
         broker_endpoint.port, broker_endpoint.security_protocol, tags = _unpack_HhB(view, position)
         position += 5
         if tags:
@@ -747,7 +747,7 @@ def _decode_register_broker_record_4(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        broker_feature.name = str(view[start:position], "utf-8")
+        broker_feature.name = str(view[start:position], "utf-8", "kafka")
         broker_feature.min_supported_version, broker_feature.max_supported_version, tags = _unpack_hhB(view, position)
         position += 5
         if tags:
@@ -764,7 +764,7 @@ def _decode_register_broker_record_4(view: memoryview, position: int) -> tuple[R
         position += size
         if position > end:
             raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-        message.rack = str(view[start:position], "utf-8")
+        message.rack = str(view[start:position], "utf-8", "kafka")
     message.log_dirs = []
     message.cordoned_log_dirs = None
     message.fenced, message.in_controlled_shutdown, tags = _unpack_ooB(view, position)

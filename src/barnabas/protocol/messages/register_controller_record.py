@@ -102,7 +102,7 @@ def _decode_register_controller_record_0(view: memoryview, position: int) -> tup
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        controller_endpoint.name = str(view[start:position], "utf-8")
+        controller_endpoint.name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -110,7 +110,7 @@ def _decode_register_controller_record_0(view: memoryview, position: int) -> tup
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        controller_endpoint.host = str(view[start:position], "utf-8")
+        controller_endpoint.host = str(view[start:position], "utf-8", "kafka")
         controller_endpoint.port, controller_endpoint.security_protocol, tags = _unpack_HhB(view, position)
         position += 5
         if tags:
@@ -133,7 +133,7 @@ def _decode_register_controller_record_0(view: memoryview, position: int) -> tup
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        controller_feature.name = str(view[start:position], "utf-8")
+        controller_feature.name = str(view[start:position], "utf-8", "kafka")
         controller_feature.min_supported_version, controller_feature.max_supported_version, tags = _unpack_hhB(view, position)
         position += 5
         if tags:

@@ -63,7 +63,7 @@ def _decode_remote_partition_delete_metadata_record_0(view: memoryview, position
     position += size
     if position > end or size == 0:
         raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-    topic_id_partition_entry.name = str(view[start:position], "utf-8")
+    topic_id_partition_entry.name = str(view[start:position], "utf-8", "kafka")
     topic_id_partition_entry.id, topic_id_partition_entry.partition, tags = _unpack_16siB(view, position)
     position += 21
     if tags:

@@ -33,7 +33,7 @@ def _decode_remove_delegation_token_record_0(view: memoryview, position: int) ->
     position += size
     if position > end or size == 0:
         raise DecodeError(f"token_id: string of size field {size}, with {end - start} bytes left")
-    message.token_id = str(view[start:position], "utf-8")
+    message.token_id = str(view[start:position], "utf-8", "kafka")
     if view[position]:
         position = skip_tags(view, position, end)
     else:

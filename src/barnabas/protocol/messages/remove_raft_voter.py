@@ -70,7 +70,7 @@ def _decode_remove_raft_voter_request_0(view: memoryview, position: int) -> tupl
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.voter_id, message.voter_directory_id, tags = _unpack_i16sB(view, position)
     position += 21
     if tags:
@@ -109,7 +109,7 @@ def _decode_remove_raft_voter_response_0(view: memoryview, position: int) -> tup
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     if view[position]:
         position = skip_tags(view, position, end)
     else:

@@ -41,7 +41,7 @@ def _decode_remove_user_scram_credential_record_0(view: memoryview, position: in
     position += size
     if position > end or size == 0:
         raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-    message.name = str(view[start:position], "utf-8")
+    message.name = str(view[start:position], "utf-8", "kafka")
     message.mechanism, tags = _unpack_bB(view, position)
     position += 2
     if tags:

@@ -46,7 +46,7 @@ def _decode_request_header_1(view: memoryview, position: int) -> tuple[RequestHe
         position += size
         if position > end:
             raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-        message.client_id = str(view[start:position], "utf-8")
+        message.client_id = str(view[start:position], "utf-8", "kafka")
     return message, position
 
 
@@ -68,7 +68,7 @@ def _decode_request_header_2(view: memoryview, position: int) -> tuple[RequestHe
         position += size
         if position > end:
             raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-        message.client_id = str(view[start:position], "utf-8")
+        message.client_id = str(view[start:position], "utf-8", "kafka")
     if view[position]:
         position = skip_tags(view, position, end)
     else:

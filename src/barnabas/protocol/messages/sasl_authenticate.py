@@ -127,7 +127,7 @@ def _decode_sasl_authenticate_response_0(view: memoryview, position: int) -> tup
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_i(view, position)
     position += 4
     start = position
@@ -159,7 +159,7 @@ def _decode_sasl_authenticate_response_1(view: memoryview, position: int) -> tup
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_i(view, position)
     position += 4
     start = position
@@ -197,7 +197,7 @@ def _decode_sasl_authenticate_response_2(view: memoryview, position: int) -> tup
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_uvarint(view, position)

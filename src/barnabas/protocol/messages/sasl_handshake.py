@@ -56,7 +56,7 @@ def _decode_sasl_handshake_request_0(view: memoryview, position: int) -> tuple[S
     position += size
     if position > end or size < 0:
         raise DecodeError(f"mechanism: string of size field {size}, with {end - start} bytes left")
-    message.mechanism = str(view[start:position], "utf-8")
+    message.mechanism = str(view[start:position], "utf-8", "kafka")
     return message, position
 
 
@@ -81,7 +81,7 @@ def _decode_sasl_handshake_response_0(view: memoryview, position: int) -> tuple[
         position += size
         if position > end or size < 0:
             raise DecodeError(f"mechanisms: string of size field {size}, with {end - start} bytes left")
-        message.mechanisms.append(str(view[start:position], "utf-8"))
+        message.mechanisms.append(str(view[start:position], "utf-8", "kafka"))
     return message, position
 
 

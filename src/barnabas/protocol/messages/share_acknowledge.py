@@ -204,7 +204,7 @@ def _decode_share_acknowledge_request_1(view: memoryview, position: int) -> tupl
         position += size
         if position > end:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        message.group_id = str(view[start:position], "utf-8")
+        message.group_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -216,7 +216,7 @@ def _decode_share_acknowledge_request_1(view: memoryview, position: int) -> tupl
         position += size
         if position > end:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        message.member_id = str(view[start:position], "utf-8")
+        message.member_id = str(view[start:position], "utf-8", "kafka")
     message.share_session_epoch, count = _unpack_iB(view, position)
     position += 4
     if count > 127:
@@ -355,7 +355,7 @@ def _decode_share_acknowledge_request_2(view: memoryview, position: int) -> tupl
         position += size
         if position > end:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        message.group_id = str(view[start:position], "utf-8")
+        message.group_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -367,7 +367,7 @@ def _decode_share_acknowledge_request_2(view: memoryview, position: int) -> tupl
         position += size
         if position > end:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        message.member_id = str(view[start:position], "utf-8")
+        message.member_id = str(view[start:position], "utf-8", "kafka")
     message.share_session_epoch, message.is_renew_ack, count = _unpack_ioB(view, position)
     position += 5
     if count > 127:
@@ -506,7 +506,7 @@ def _decode_share_acknowledge_response_1(view: memoryview, position: int) -> tup
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -540,7 +540,7 @@ def _decode_share_acknowledge_response_1(view: memoryview, position: int) -> tup
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                partition_data.error_message = str(view[start:position], "utf-8")
+                partition_data.error_message = str(view[start:position], "utf-8", "kafka")
             leader_id_and_epoch = new(LeaderIdAndEpoch)
             leader_id_and_epoch.leader_id, leader_id_and_epoch.leader_epoch, tags = _unpack_iiB(view, position)
             position += 9
@@ -575,7 +575,7 @@ def _decode_share_acknowledge_response_1(view: memoryview, position: int) -> tup
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        node_endpoint.host = str(view[start:position], "utf-8")
+        node_endpoint.host = str(view[start:position], "utf-8", "kafka")
         node_endpoint.port, size = _unpack_iB(view, position)
         position += 4
         if size > 127:
@@ -588,7 +588,7 @@ def _decode_share_acknowledge_response_1(view: memoryview, position: int) -> tup
             position += size
             if position > end:
                 raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-            node_endpoint.rack = str(view[start:position], "utf-8")
+            node_endpoint.rack = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -686,7 +686,7 @@ def _decode_share_acknowledge_response_2(view: memoryview, position: int) -> tup
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     message.acquisition_lock_timeout_ms, count = _unpack_iB(view, position)
     position += 4
     if count > 127:
@@ -721,7 +721,7 @@ def _decode_share_acknowledge_response_2(view: memoryview, position: int) -> tup
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                partition_data.error_message = str(view[start:position], "utf-8")
+                partition_data.error_message = str(view[start:position], "utf-8", "kafka")
             leader_id_and_epoch = new(LeaderIdAndEpoch)
             leader_id_and_epoch.leader_id, leader_id_and_epoch.leader_epoch, tags = _unpack_iiB(view, position)
             position += 9
@@ -756,7 +756,7 @@ def _decode_share_acknowledge_response_2(view: memoryview, position: int) -> tup
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        node_endpoint.host = str(view[start:position], "utf-8")
+        node_endpoint.host = str(view[start:position], "utf-8", "kafka")
         node_endpoint.port, size = _unpack_iB(view, position)
         position += 4
         if size > 127:
@@ -769,7 +769,7 @@ def _decode_share_acknowledge_response_2(view: memoryview, position: int) -> tup
             position += size
             if position > end:
                 raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-            node_endpoint.rack = str(view[start:position], "utf-8")
+            node_endpoint.rack = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:

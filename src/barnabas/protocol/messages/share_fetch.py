@@ -288,7 +288,7 @@ def _decode_share_fetch_request_1(view: memoryview, position: int) -> tuple[Shar
         position += size
         if position > end:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        message.group_id = str(view[start:position], "utf-8")
+        message.group_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -300,7 +300,7 @@ def _decode_share_fetch_request_1(view: memoryview, position: int) -> tuple[Shar
         position += size
         if position > end:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        message.member_id = str(view[start:position], "utf-8")
+        message.member_id = str(view[start:position], "utf-8", "kafka")
     message.share_session_epoch, message.max_wait_ms, message.min_bytes, message.max_bytes, message.max_records, message.batch_size, count = _unpack_iiiiiiB(view, position)
     position += 24
     if count > 127:
@@ -480,7 +480,7 @@ def _decode_share_fetch_request_2(view: memoryview, position: int) -> tuple[Shar
         position += size
         if position > end:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        message.group_id = str(view[start:position], "utf-8")
+        message.group_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -492,7 +492,7 @@ def _decode_share_fetch_request_2(view: memoryview, position: int) -> tuple[Shar
         position += size
         if position > end:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        message.member_id = str(view[start:position], "utf-8")
+        message.member_id = str(view[start:position], "utf-8", "kafka")
     message.share_session_epoch, message.max_wait_ms, message.min_bytes, message.max_bytes, message.max_records, message.batch_size, message.share_acquire_mode, message.is_renew_ack, count = _unpack_iiiiiiboB(view, position)
     position += 26
     if count > 127:
@@ -671,7 +671,7 @@ def _decode_share_fetch_response_1(view: memoryview, position: int) -> tuple[Sha
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     message.acquisition_lock_timeout_ms, count = _unpack_iB(view, position)
     position += 4
     if count > 127:
@@ -706,7 +706,7 @@ def _decode_share_fetch_response_1(view: memoryview, position: int) -> tuple[Sha
                 position += size
                 if position > end:
                     raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-                partition_data.error_message = str(view[start:position], "utf-8")
+                partition_data.error_message = str(view[start:position], "utf-8", "kafka")
             partition_data.acknowledge_error_code, size = _unpack_hB(view, position)
             position += 2
             if size > 127:
@@ -719,7 +719,7 @@ def _decode_share_fetch_response_1(view: memoryview, position: int) -> tuple[Sha
                 position += size
                 if position > end:
                     raise DecodeError(f"acknowledge_error_message: string of size field {size}, with {end - start} bytes left")
-                partition_data.acknowledge_error_message = str(view[start:position], "utf-8")
+                partition_data.acknowledge_error_message = str(view[start:position], "utf-8", "kafka")
             leader_id_and_epoch = new(LeaderIdAndEpoch)
             leader_id_and_epoch.leader_id, leader_id_and_epoch.leader_epoch, tags = _unpack_iiB(view, position)
             position += 9
@@ -777,7 +777,7 @@ def _decode_share_fetch_response_1(view: memoryview, position: int) -> tuple[Sha
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        node_endpoint.host = str(view[start:position], "utf-8")
+        node_endpoint.host = str(view[start:position], "utf-8", "kafka")
         node_endpoint.port, size = _unpack_iB(view, position)
         position += 4
         if size > 127:
@@ -790,7 +790,7 @@ def _decode_share_fetch_response_1(view: memoryview, position: int) -> tuple[Sha
             position += size
             if position > end:
                 raise DecodeError(f"rack: string of size field {size}, with {end - start} bytes left")
-            node_endpoint.rack = str(view[start:position], "utf-8")
+            node_endpoint.rack = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:

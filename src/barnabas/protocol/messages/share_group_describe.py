@@ -182,7 +182,7 @@ def _decode_share_group_describe_request_1(view: memoryview, position: int) -> t
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_ids: string of size field {size}, with {end - start} bytes left")
-        message.group_ids.append(str(view[start:position], "utf-8"))
+        message.group_ids.append(str(view[start:position], "utf-8", "kafka"))
     message.include_authorized_operations, tags = _unpack_oB(view, position)
     position += 2
     if tags:
@@ -233,7 +233,7 @@ def _decode_share_group_describe_response_1(view: memoryview, position: int) -> 
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            described_group.error_message = str(view[start:position], "utf-8")
+            described_group.error_message = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -241,7 +241,7 @@ def _decode_share_group_describe_response_1(view: memoryview, position: int) -> 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        described_group.group_id = str(view[start:position], "utf-8")
+        described_group.group_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -249,7 +249,7 @@ def _decode_share_group_describe_response_1(view: memoryview, position: int) -> 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_state: string of size field {size}, with {end - start} bytes left")
-        described_group.group_state = str(view[start:position], "utf-8")
+        described_group.group_state = str(view[start:position], "utf-8", "kafka")
         described_group.group_epoch, described_group.assignment_epoch, size = _unpack_iiB(view, position)
         position += 8
         if size > 127:
@@ -258,7 +258,7 @@ def _decode_share_group_describe_response_1(view: memoryview, position: int) -> 
         position += size
         if position > end or size == 0:
             raise DecodeError(f"assignor_name: string of size field {size}, with {end - start} bytes left")
-        described_group.assignor_name = str(view[start:position], "utf-8")
+        described_group.assignor_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -276,7 +276,7 @@ def _decode_share_group_describe_response_1(view: memoryview, position: int) -> 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-            member.member_id = str(view[start:position], "utf-8")
+            member.member_id = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -288,7 +288,7 @@ def _decode_share_group_describe_response_1(view: memoryview, position: int) -> 
                 position += size
                 if position > end:
                     raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-                member.rack_id = str(view[start:position], "utf-8")
+                member.rack_id = str(view[start:position], "utf-8", "kafka")
             member.member_epoch, size = _unpack_iB(view, position)
             position += 4
             if size > 127:
@@ -297,7 +297,7 @@ def _decode_share_group_describe_response_1(view: memoryview, position: int) -> 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-            member.client_id = str(view[start:position], "utf-8")
+            member.client_id = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -305,7 +305,7 @@ def _decode_share_group_describe_response_1(view: memoryview, position: int) -> 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-            member.client_host = str(view[start:position], "utf-8")
+            member.client_host = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -322,7 +322,7 @@ def _decode_share_group_describe_response_1(view: memoryview, position: int) -> 
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"subscribed_topic_names: string of size field {size}, with {end - start} bytes left")
-                member.subscribed_topic_names.append(str(view[start:position], "utf-8"))
+                member.subscribed_topic_names.append(str(view[start:position], "utf-8", "kafka"))
             assignment = new(Assignment)
             count = view[position]
             if count > 127:
@@ -342,7 +342,7 @@ def _decode_share_group_describe_response_1(view: memoryview, position: int) -> 
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-                topic_partitions.topic_name = str(view[start:position], "utf-8")
+                topic_partitions.topic_name = str(view[start:position], "utf-8", "kafka")
                 count = view[position]
                 if count > 127:
                     count, position = read_uvarint(view, position)

@@ -124,7 +124,7 @@ def _decode_share_group_heartbeat_request_1(view: memoryview, position: int) -> 
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -132,7 +132,7 @@ def _decode_share_group_heartbeat_request_1(view: memoryview, position: int) -> 
     position += size
     if position > end or size == 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     message.member_epoch, size = _unpack_iB(view, position)
     position += 4
     if size > 127:
@@ -145,7 +145,7 @@ def _decode_share_group_heartbeat_request_1(view: memoryview, position: int) -> 
         position += size
         if position > end:
             raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-        message.rack_id = str(view[start:position], "utf-8")
+        message.rack_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -165,7 +165,7 @@ def _decode_share_group_heartbeat_request_1(view: memoryview, position: int) -> 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"subscribed_topic_names: string of size field {size}, with {end - start} bytes left")
-            message.subscribed_topic_names.append(str(view[start:position], "utf-8"))
+            message.subscribed_topic_names.append(str(view[start:position], "utf-8", "kafka"))
     if view[position]:
         position = skip_tags(view, position, end)
     else:
@@ -233,7 +233,7 @@ def _decode_share_group_heartbeat_response_1(view: memoryview, position: int) ->
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -245,7 +245,7 @@ def _decode_share_group_heartbeat_response_1(view: memoryview, position: int) ->
         position += size
         if position > end:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        message.member_id = str(view[start:position], "utf-8")
+        message.member_id = str(view[start:position], "utf-8", "kafka")
     message.member_epoch, message.heartbeat_interval_ms, size = _unpack_iib(view, position)
     position += 9
     if size < 0:

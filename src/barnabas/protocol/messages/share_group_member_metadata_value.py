@@ -50,7 +50,7 @@ def _decode_share_group_member_metadata_value_0(view: memoryview, position: int)
         position += size
         if position > end:
             raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-        message.rack_id = str(view[start:position], "utf-8")
+        message.rack_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -58,7 +58,7 @@ def _decode_share_group_member_metadata_value_0(view: memoryview, position: int)
     position += size
     if position > end or size == 0:
         raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-    message.client_id = str(view[start:position], "utf-8")
+    message.client_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -66,7 +66,7 @@ def _decode_share_group_member_metadata_value_0(view: memoryview, position: int)
     position += size
     if position > end or size == 0:
         raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-    message.client_host = str(view[start:position], "utf-8")
+    message.client_host = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -83,7 +83,7 @@ def _decode_share_group_member_metadata_value_0(view: memoryview, position: int)
         position += size
         if position > end or size == 0:
             raise DecodeError(f"subscribed_topic_names: string of size field {size}, with {end - start} bytes left")
-        message.subscribed_topic_names.append(str(view[start:position], "utf-8"))
+        message.subscribed_topic_names.append(str(view[start:position], "utf-8", "kafka"))
     if view[position]:
         position = skip_tags(view, position, end)
     else:

@@ -37,7 +37,7 @@ def _decode_share_group_metadata_key_0(view: memoryview, position: int) -> tuple
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     return message, position
 
 

@@ -93,7 +93,7 @@ def _decode_share_group_state_partition_metadata_value_0(view: memoryview, posit
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        topic_partitions_info.topic_name = str(view[start:position], "utf-8")
+        topic_partitions_info.topic_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -126,7 +126,7 @@ def _decode_share_group_state_partition_metadata_value_0(view: memoryview, posit
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        topic_partitions_info.topic_name = str(view[start:position], "utf-8")
+        topic_partitions_info.topic_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -159,7 +159,7 @@ def _decode_share_group_state_partition_metadata_value_0(view: memoryview, posit
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        topic_info.topic_name = str(view[start:position], "utf-8")
+        topic_info.topic_name = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:

@@ -44,7 +44,7 @@ def _decode_share_snapshot_key_0(view: memoryview, position: int) -> tuple[Share
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.topic_id, message.partition = _unpack_16si(view, position)
     position += 20
     return message, position

@@ -103,7 +103,7 @@ def _decode_streams_group_current_member_assignment_value_0(view: memoryview, po
         position += size
         if position > end or size == 0:
             raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-        task_ids.subtopology_id = str(view[start:position], "utf-8")
+        task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -156,7 +156,7 @@ def _decode_streams_group_current_member_assignment_value_0(view: memoryview, po
         position += size
         if position > end or size == 0:
             raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-        task_ids.subtopology_id = str(view[start:position], "utf-8")
+        task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -209,7 +209,7 @@ def _decode_streams_group_current_member_assignment_value_0(view: memoryview, po
         position += size
         if position > end or size == 0:
             raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-        task_ids.subtopology_id = str(view[start:position], "utf-8")
+        task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -262,7 +262,7 @@ def _decode_streams_group_current_member_assignment_value_0(view: memoryview, po
         position += size
         if position > end or size == 0:
             raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-        task_ids.subtopology_id = str(view[start:position], "utf-8")
+        task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -315,7 +315,7 @@ def _decode_streams_group_current_member_assignment_value_0(view: memoryview, po
         position += size
         if position > end or size == 0:
             raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-        task_ids.subtopology_id = str(view[start:position], "utf-8")
+        task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -368,7 +368,7 @@ def _decode_streams_group_current_member_assignment_value_0(view: memoryview, po
         position += size
         if position > end or size == 0:
             raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-        task_ids.subtopology_id = str(view[start:position], "utf-8")
+        task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)

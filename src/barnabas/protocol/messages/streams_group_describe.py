@@ -309,7 +309,7 @@ def _decode_streams_group_describe_request_0(view: memoryview, position: int) ->
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_ids: string of size field {size}, with {end - start} bytes left")
-        message.group_ids.append(str(view[start:position], "utf-8"))
+        message.group_ids.append(str(view[start:position], "utf-8", "kafka"))
     message.include_authorized_operations, tags = _unpack_oB(view, position)
     position += 2
     if tags:
@@ -360,7 +360,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            described_group.error_message = str(view[start:position], "utf-8")
+            described_group.error_message = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -368,7 +368,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-        described_group.group_id = str(view[start:position], "utf-8")
+        described_group.group_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -376,7 +376,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
         position += size
         if position > end or size == 0:
             raise DecodeError(f"group_state: string of size field {size}, with {end - start} bytes left")
-        described_group.group_state = str(view[start:position], "utf-8")
+        described_group.group_state = str(view[start:position], "utf-8", "kafka")
         described_group.group_epoch, described_group.assignment_epoch, size = _unpack_iib(view, position)
         position += 9
         if size < 0:
@@ -404,7 +404,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                     position += size
                     if position > end or size == 0:
                         raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-                    subtopology.subtopology_id = str(view[start:position], "utf-8")
+                    subtopology.subtopology_id = str(view[start:position], "utf-8", "kafka")
                     count = view[position]
                     if count > 127:
                         count, position = read_uvarint(view, position)
@@ -421,7 +421,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                         position += size
                         if position > end or size == 0:
                             raise DecodeError(f"source_topics: string of size field {size}, with {end - start} bytes left")
-                        subtopology.source_topics.append(str(view[start:position], "utf-8"))
+                        subtopology.source_topics.append(str(view[start:position], "utf-8", "kafka"))
                     count = view[position]
                     if count > 127:
                         count, position = read_uvarint(view, position)
@@ -438,7 +438,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                         position += size
                         if position > end or size == 0:
                             raise DecodeError(f"repartition_sink_topics: string of size field {size}, with {end - start} bytes left")
-                        subtopology.repartition_sink_topics.append(str(view[start:position], "utf-8"))
+                        subtopology.repartition_sink_topics.append(str(view[start:position], "utf-8", "kafka"))
                     count = view[position]
                     if count > 127:
                         count, position = read_uvarint(view, position)
@@ -456,7 +456,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                         position += size
                         if position > end or size == 0:
                             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                        topic_info.name = str(view[start:position], "utf-8")
+                        topic_info.name = str(view[start:position], "utf-8", "kafka")
                         topic_info.partitions, topic_info.replication_factor, count = _unpack_ihB(view, position)
                         position += 6
                         if count > 127:
@@ -475,7 +475,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                             position += size
                             if position > end or size == 0:
                                 raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-                            key_value.key = str(view[start:position], "utf-8")
+                            key_value.key = str(view[start:position], "utf-8", "kafka")
                             size = view[position]
                             if size > 127:
                                 size, position = read_string_size(view, position)
@@ -483,7 +483,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                             position += size
                             if position > end or size == 0:
                                 raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                            key_value.value = str(view[start:position], "utf-8")
+                            key_value.value = str(view[start:position], "utf-8", "kafka")
                             if view[position]:
                                 position = skip_tags(view, position, end)
                             else:
@@ -511,7 +511,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                         position += size
                         if position > end or size == 0:
                             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                        topic_info.name = str(view[start:position], "utf-8")
+                        topic_info.name = str(view[start:position], "utf-8", "kafka")
                         topic_info.partitions, topic_info.replication_factor, count = _unpack_ihB(view, position)
                         position += 6
                         if count > 127:
@@ -530,7 +530,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                             position += size
                             if position > end or size == 0:
                                 raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-                            key_value.key = str(view[start:position], "utf-8")
+                            key_value.key = str(view[start:position], "utf-8", "kafka")
                             size = view[position]
                             if size > 127:
                                 size, position = read_string_size(view, position)
@@ -538,7 +538,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                             position += size
                             if position > end or size == 0:
                                 raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                            key_value.value = str(view[start:position], "utf-8")
+                            key_value.value = str(view[start:position], "utf-8", "kafka")
                             if view[position]:
                                 position = skip_tags(view, position, end)
                             else:
@@ -576,7 +576,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-            member.member_id = str(view[start:position], "utf-8")
+            member.member_id = str(view[start:position], "utf-8", "kafka")
             member.member_epoch, size = _unpack_iB(view, position)
             position += 4
             if size > 127:
@@ -589,7 +589,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 position += size
                 if position > end:
                     raise DecodeError(f"instance_id: string of size field {size}, with {end - start} bytes left")
-                member.instance_id = str(view[start:position], "utf-8")
+                member.instance_id = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -601,7 +601,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 position += size
                 if position > end:
                     raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-                member.rack_id = str(view[start:position], "utf-8")
+                member.rack_id = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -609,7 +609,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-            member.client_id = str(view[start:position], "utf-8")
+            member.client_id = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -617,7 +617,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-            member.client_host = str(view[start:position], "utf-8")
+            member.client_host = str(view[start:position], "utf-8", "kafka")
             member.topology_epoch, size = _unpack_iB(view, position)
             position += 4
             if size > 127:
@@ -626,7 +626,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"process_id: string of size field {size}, with {end - start} bytes left")
-            member.process_id = str(view[start:position], "utf-8")
+            member.process_id = str(view[start:position], "utf-8", "kafka")
             (size,) = _unpack_b(view, position)
             position += 1
             if size < 0:
@@ -640,7 +640,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-                endpoint.host = str(view[start:position], "utf-8")
+                endpoint.host = str(view[start:position], "utf-8", "kafka")
                 endpoint.port, tags = _unpack_HB(view, position)
                 position += 3
                 if tags:
@@ -663,7 +663,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-                key_value.key = str(view[start:position], "utf-8")
+                key_value.key = str(view[start:position], "utf-8", "kafka")
                 size = view[position]
                 if size > 127:
                     size, position = read_string_size(view, position)
@@ -671,7 +671,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                key_value.value = str(view[start:position], "utf-8")
+                key_value.value = str(view[start:position], "utf-8", "kafka")
                 if view[position]:
                     position = skip_tags(view, position, end)
                 else:
@@ -694,7 +694,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-                task_offset.subtopology_id = str(view[start:position], "utf-8")
+                task_offset.subtopology_id = str(view[start:position], "utf-8", "kafka")
                 task_offset.partition, task_offset.offset, tags = _unpack_iqB(view, position)
                 position += 13
                 if tags:
@@ -717,7 +717,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-                task_offset.subtopology_id = str(view[start:position], "utf-8")
+                task_offset.subtopology_id = str(view[start:position], "utf-8", "kafka")
                 task_offset.partition, task_offset.offset, tags = _unpack_iqB(view, position)
                 position += 13
                 if tags:
@@ -741,7 +741,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-                task_ids.subtopology_id = str(view[start:position], "utf-8")
+                task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
                 count = view[position]
                 if count > 127:
                     count, position = read_uvarint(view, position)
@@ -773,7 +773,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-                task_ids.subtopology_id = str(view[start:position], "utf-8")
+                task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
                 count = view[position]
                 if count > 127:
                     count, position = read_uvarint(view, position)
@@ -805,7 +805,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-                task_ids.subtopology_id = str(view[start:position], "utf-8")
+                task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
                 count = view[position]
                 if count > 127:
                     count, position = read_uvarint(view, position)
@@ -843,7 +843,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-                task_ids.subtopology_id = str(view[start:position], "utf-8")
+                task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
                 count = view[position]
                 if count > 127:
                     count, position = read_uvarint(view, position)
@@ -875,7 +875,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-                task_ids.subtopology_id = str(view[start:position], "utf-8")
+                task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
                 count = view[position]
                 if count > 127:
                     count, position = read_uvarint(view, position)
@@ -907,7 +907,7 @@ def _decode_streams_group_describe_response_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-                task_ids.subtopology_id = str(view[start:position], "utf-8")
+                task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
                 count = view[position]
                 if count > 127:
                     count, position = read_uvarint(view, position)

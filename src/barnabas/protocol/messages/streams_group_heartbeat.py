@@ -369,7 +369,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -377,7 +377,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
     position += size
     if position > end or size == 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     message.member_epoch, message.endpoint_information_epoch, size = _unpack_iiB(view, position)
     position += 8
     if size > 127:
@@ -390,7 +390,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
         position += size
         if position > end:
             raise DecodeError(f"instance_id: string of size field {size}, with {end - start} bytes left")
-        message.instance_id = str(view[start:position], "utf-8")
+        message.instance_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -402,7 +402,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
         position += size
         if position > end:
             raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-        message.rack_id = str(view[start:position], "utf-8")
+        message.rack_id = str(view[start:position], "utf-8", "kafka")
     message.rebalance_timeout_ms, size = _unpack_ib(view, position)
     position += 5
     if size < 0:
@@ -427,7 +427,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-            subtopology.subtopology_id = str(view[start:position], "utf-8")
+            subtopology.subtopology_id = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -444,7 +444,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"source_topics: string of size field {size}, with {end - start} bytes left")
-                subtopology.source_topics.append(str(view[start:position], "utf-8"))
+                subtopology.source_topics.append(str(view[start:position], "utf-8", "kafka"))
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -461,7 +461,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"source_topic_regex: string of size field {size}, with {end - start} bytes left")
-                subtopology.source_topic_regex.append(str(view[start:position], "utf-8"))
+                subtopology.source_topic_regex.append(str(view[start:position], "utf-8", "kafka"))
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -479,7 +479,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                topic_info.name = str(view[start:position], "utf-8")
+                topic_info.name = str(view[start:position], "utf-8", "kafka")
                 topic_info.partitions, topic_info.replication_factor, count = _unpack_ihB(view, position)
                 position += 6
                 if count > 127:
@@ -498,7 +498,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
                     position += size
                     if position > end or size == 0:
                         raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-                    key_value.key = str(view[start:position], "utf-8")
+                    key_value.key = str(view[start:position], "utf-8", "kafka")
                     size = view[position]
                     if size > 127:
                         size, position = read_string_size(view, position)
@@ -506,7 +506,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
                     position += size
                     if position > end or size == 0:
                         raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                    key_value.value = str(view[start:position], "utf-8")
+                    key_value.value = str(view[start:position], "utf-8", "kafka")
                     if view[position]:
                         position = skip_tags(view, position, end)
                     else:
@@ -533,7 +533,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"repartition_sink_topics: string of size field {size}, with {end - start} bytes left")
-                subtopology.repartition_sink_topics.append(str(view[start:position], "utf-8"))
+                subtopology.repartition_sink_topics.append(str(view[start:position], "utf-8", "kafka"))
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -551,7 +551,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-                topic_info.name = str(view[start:position], "utf-8")
+                topic_info.name = str(view[start:position], "utf-8", "kafka")
                 topic_info.partitions, topic_info.replication_factor, count = _unpack_ihB(view, position)
                 position += 6
                 if count > 127:
@@ -570,7 +570,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
                     position += size
                     if position > end or size == 0:
                         raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-                    key_value.key = str(view[start:position], "utf-8")
+                    key_value.key = str(view[start:position], "utf-8", "kafka")
                     size = view[position]
                     if size > 127:
                         size, position = read_string_size(view, position)
@@ -578,7 +578,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
                     position += size
                     if position > end or size == 0:
                         raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                    key_value.value = str(view[start:position], "utf-8")
+                    key_value.value = str(view[start:position], "utf-8", "kafka")
                     if view[position]:
                         position = skip_tags(view, position, end)
                     else:
@@ -661,7 +661,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-            request_task_ids.subtopology_id = str(view[start:position], "utf-8")
+            request_task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -696,7 +696,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-            request_task_ids.subtopology_id = str(view[start:position], "utf-8")
+            request_task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -731,7 +731,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-            request_task_ids.subtopology_id = str(view[start:position], "utf-8")
+            request_task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -757,7 +757,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
         position += size
         if position > end:
             raise DecodeError(f"process_id: string of size field {size}, with {end - start} bytes left")
-        message.process_id = str(view[start:position], "utf-8")
+        message.process_id = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_b(view, position)
     position += 1
     if size < 0:
@@ -771,7 +771,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        request_endpoint.host = str(view[start:position], "utf-8")
+        request_endpoint.host = str(view[start:position], "utf-8", "kafka")
         request_endpoint.port, tags = _unpack_HB(view, position)
         position += 3
         if tags:
@@ -797,7 +797,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-            key_value.key = str(view[start:position], "utf-8")
+            key_value.key = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -805,7 +805,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-            key_value.value = str(view[start:position], "utf-8")
+            key_value.value = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:
@@ -831,7 +831,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-            task_offset.subtopology_id = str(view[start:position], "utf-8")
+            task_offset.subtopology_id = str(view[start:position], "utf-8", "kafka")
             task_offset.partition, task_offset.offset, tags = _unpack_iqB(view, position)
             position += 13
             if tags:
@@ -857,7 +857,7 @@ def _decode_streams_group_heartbeat_request_0(view: memoryview, position: int) -
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-            task_offset.subtopology_id = str(view[start:position], "utf-8")
+            task_offset.subtopology_id = str(view[start:position], "utf-8", "kafka")
             task_offset.partition, task_offset.offset, tags = _unpack_iqB(view, position)
             position += 13
             if tags:
@@ -1232,7 +1232,7 @@ def _decode_streams_group_heartbeat_response_0(view: memoryview, position: int) 
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -1240,7 +1240,7 @@ def _decode_streams_group_heartbeat_response_0(view: memoryview, position: int) 
     position += size
     if position > end or size == 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     message.member_epoch, message.heartbeat_interval_ms, message.acceptable_recovery_lag, message.task_offset_interval_ms, count = _unpack_iiiiB(view, position)
     position += 16
     if count > 127:
@@ -1263,7 +1263,7 @@ def _decode_streams_group_heartbeat_response_0(view: memoryview, position: int) 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"status_detail: string of size field {size}, with {end - start} bytes left")
-            status.status_detail = str(view[start:position], "utf-8")
+            status.status_detail = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:
@@ -1289,7 +1289,7 @@ def _decode_streams_group_heartbeat_response_0(view: memoryview, position: int) 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-            response_task_ids.subtopology_id = str(view[start:position], "utf-8")
+            response_task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -1324,7 +1324,7 @@ def _decode_streams_group_heartbeat_response_0(view: memoryview, position: int) 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-            response_task_ids.subtopology_id = str(view[start:position], "utf-8")
+            response_task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -1359,7 +1359,7 @@ def _decode_streams_group_heartbeat_response_0(view: memoryview, position: int) 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-            response_task_ids.subtopology_id = str(view[start:position], "utf-8")
+            response_task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -1396,7 +1396,7 @@ def _decode_streams_group_heartbeat_response_0(view: memoryview, position: int) 
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-            response_endpoint.host = str(view[start:position], "utf-8")
+            response_endpoint.host = str(view[start:position], "utf-8", "kafka")
             response_endpoint.port, tags = _unpack_HB(view, position)
             position += 3
             if tags:
@@ -1419,7 +1419,7 @@ def _decode_streams_group_heartbeat_response_0(view: memoryview, position: int) 
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-                topic_partition.topic = str(view[start:position], "utf-8")
+                topic_partition.topic = str(view[start:position], "utf-8", "kafka")
                 count = view[position]
                 if count > 127:
                     count, position = read_uvarint(view, position)
@@ -1451,7 +1451,7 @@ def _decode_streams_group_heartbeat_response_0(view: memoryview, position: int) 
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-                topic_partition.topic = str(view[start:position], "utf-8")
+                topic_partition.topic = str(view[start:position], "utf-8", "kafka")
                 count = view[position]
                 if count > 127:
                     count, position = read_uvarint(view, position)

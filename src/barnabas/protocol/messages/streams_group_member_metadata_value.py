@@ -105,7 +105,7 @@ def _decode_streams_group_member_metadata_value_0(view: memoryview, position: in
         position += size
         if position > end:
             raise DecodeError(f"instance_id: string of size field {size}, with {end - start} bytes left")
-        message.instance_id = str(view[start:position], "utf-8")
+        message.instance_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -117,7 +117,7 @@ def _decode_streams_group_member_metadata_value_0(view: memoryview, position: in
         position += size
         if position > end:
             raise DecodeError(f"rack_id: string of size field {size}, with {end - start} bytes left")
-        message.rack_id = str(view[start:position], "utf-8")
+        message.rack_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -125,7 +125,7 @@ def _decode_streams_group_member_metadata_value_0(view: memoryview, position: in
     position += size
     if position > end or size == 0:
         raise DecodeError(f"client_id: string of size field {size}, with {end - start} bytes left")
-    message.client_id = str(view[start:position], "utf-8")
+    message.client_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -133,7 +133,7 @@ def _decode_streams_group_member_metadata_value_0(view: memoryview, position: in
     position += size
     if position > end or size == 0:
         raise DecodeError(f"client_host: string of size field {size}, with {end - start} bytes left")
-    message.client_host = str(view[start:position], "utf-8")
+    message.client_host = str(view[start:position], "utf-8", "kafka")
     message.rebalance_timeout_ms, message.topology_epoch, size = _unpack_iiB(view, position)
     position += 8
     if size > 127:
@@ -142,7 +142,7 @@ def _decode_streams_group_member_metadata_value_0(view: memoryview, position: in
     position += size
     if position > end or size == 0:
         raise DecodeError(f"process_id: string of size field {size}, with {end - start} bytes left")
-    message.process_id = str(view[start:position], "utf-8")
+    message.process_id = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_b(view, position)
     position += 1
     if size < 0:
@@ -156,7 +156,7 @@ def _decode_streams_group_member_metadata_value_0(view: memoryview, position: in
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        endpoint.host = str(view[start:position], "utf-8")
+        endpoint.host = str(view[start:position], "utf-8", "kafka")
         endpoint.port, tags = _unpack_HB(view, position)
         position += 3
         if tags:
@@ -179,7 +179,7 @@ def _decode_streams_group_member_metadata_value_0(view: memoryview, position: in
         position += size
         if position > end or size == 0:
             raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-        key_value.key = str(view[start:position], "utf-8")
+        key_value.key = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -187,7 +187,7 @@ def _decode_streams_group_member_metadata_value_0(view: memoryview, position: in
         position += size
         if position > end or size == 0:
             raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-        key_value.value = str(view[start:position], "utf-8")
+        key_value.value = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:

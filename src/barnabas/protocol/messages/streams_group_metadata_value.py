@@ -98,7 +98,7 @@ def _decode_streams_group_metadata_value_0(view: memoryview, position: int) -> t
                         position += size
                         if position > end or size == 0:
                             raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-                        last_assignment_config.key = str(view[start:position], "utf-8")
+                        last_assignment_config.key = str(view[start:position], "utf-8", "kafka")
                         size = view[position]
                         if size > 127:
                             size, position = read_string_size(view, position)
@@ -106,7 +106,7 @@ def _decode_streams_group_metadata_value_0(view: memoryview, position: int) -> t
                         position += size
                         if position > end or size == 0:
                             raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                        last_assignment_config.value = str(view[start:position], "utf-8")
+                        last_assignment_config.value = str(view[start:position], "utf-8", "kafka")
                         if view[position]:
                             position = skip_tags(view, position, end)
                         else:

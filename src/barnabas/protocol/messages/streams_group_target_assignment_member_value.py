@@ -72,7 +72,7 @@ def _decode_streams_group_target_assignment_member_value_0(view: memoryview, pos
         position += size
         if position > end or size == 0:
             raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-        task_ids.subtopology_id = str(view[start:position], "utf-8")
+        task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -104,7 +104,7 @@ def _decode_streams_group_target_assignment_member_value_0(view: memoryview, pos
         position += size
         if position > end or size == 0:
             raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-        task_ids.subtopology_id = str(view[start:position], "utf-8")
+        task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -136,7 +136,7 @@ def _decode_streams_group_target_assignment_member_value_0(view: memoryview, pos
         position += size
         if position > end or size == 0:
             raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-        task_ids.subtopology_id = str(view[start:position], "utf-8")
+        task_ids.subtopology_id = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)

@@ -137,7 +137,7 @@ def _decode_streams_group_topology_value_0(view: memoryview, position: int) -> t
         position += size
         if position > end or size == 0:
             raise DecodeError(f"subtopology_id: string of size field {size}, with {end - start} bytes left")
-        subtopology.subtopology_id = str(view[start:position], "utf-8")
+        subtopology.subtopology_id = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -154,7 +154,7 @@ def _decode_streams_group_topology_value_0(view: memoryview, position: int) -> t
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"source_topics: string of size field {size}, with {end - start} bytes left")
-            subtopology.source_topics.append(str(view[start:position], "utf-8"))
+            subtopology.source_topics.append(str(view[start:position], "utf-8", "kafka"))
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -171,7 +171,7 @@ def _decode_streams_group_topology_value_0(view: memoryview, position: int) -> t
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"source_topic_regex: string of size field {size}, with {end - start} bytes left")
-            subtopology.source_topic_regex.append(str(view[start:position], "utf-8"))
+            subtopology.source_topic_regex.append(str(view[start:position], "utf-8", "kafka"))
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -189,7 +189,7 @@ def _decode_streams_group_topology_value_0(view: memoryview, position: int) -> t
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            topic_info.name = str(view[start:position], "utf-8")
+            topic_info.name = str(view[start:position], "utf-8", "kafka")
             topic_info.partitions, topic_info.replication_factor, count = _unpack_ihB(view, position)
             position += 6
             if count > 127:
@@ -208,7 +208,7 @@ def _decode_streams_group_topology_value_0(view: memoryview, position: int) -> t
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-                topic_config.key = str(view[start:position], "utf-8")
+                topic_config.key = str(view[start:position], "utf-8", "kafka")
                 size = view[position]
                 if size > 127:
                     size, position = read_string_size(view, position)
@@ -216,7 +216,7 @@ def _decode_streams_group_topology_value_0(view: memoryview, position: int) -> t
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                topic_config.value = str(view[start:position], "utf-8")
+                topic_config.value = str(view[start:position], "utf-8", "kafka")
                 if view[position]:
                     position = skip_tags(view, position, end)
                 else:
@@ -243,7 +243,7 @@ def _decode_streams_group_topology_value_0(view: memoryview, position: int) -> t
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"repartition_sink_topics: string of size field {size}, with {end - start} bytes left")
-            subtopology.repartition_sink_topics.append(str(view[start:position], "utf-8"))
+            subtopology.repartition_sink_topics.append(str(view[start:position], "utf-8", "kafka"))
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -261,7 +261,7 @@ def _decode_streams_group_topology_value_0(view: memoryview, position: int) -> t
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            topic_info.name = str(view[start:position], "utf-8")
+            topic_info.name = str(view[start:position], "utf-8", "kafka")
             topic_info.partitions, topic_info.replication_factor, count = _unpack_ihB(view, position)
             position += 6
             if count > 127:
@@ -280,7 +280,7 @@ def _decode_streams_group_topology_value_0(view: memoryview, position: int) -> t
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"key: string of size field {size}, with {end - start} bytes left")
-                topic_config.key = str(view[start:position], "utf-8")
+                topic_config.key = str(view[start:position], "utf-8", "kafka")
                 size = view[position]
                 if size > 127:
                     size, position = read_string_size(view, position)
@@ -288,7 +288,7 @@ def _decode_streams_group_topology_value_0(view: memoryview, position: int) -> t
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"value: string of size field {size}, with {end - start} bytes left")
-                topic_config.value = str(view[start:position], "utf-8")
+                topic_config.value = str(view[start:position], "utf-8", "kafka")
                 if view[position]:
                     position = skip_tags(view, position, end)
                 else:

@@ -115,14 +115,14 @@ def _decode_sync_group_request_0(view: memoryview, position: int) -> tuple[SyncG
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.generation_id, size = _unpack_ih(view, position)
     position += 6
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 6 > end - position or count < 0:
@@ -136,7 +136,7 @@ def _decode_sync_group_request_0(view: memoryview, position: int) -> tuple[SyncG
         position += size
         if position > end or size < 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        sync_group_request_assignment.member_id = str(view[start:position], "utf-8")
+        sync_group_request_assignment.member_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_i(view, position)
         position += 4
         start = position
@@ -178,14 +178,14 @@ def _decode_sync_group_request_3(view: memoryview, position: int) -> tuple[SyncG
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.generation_id, size = _unpack_ih(view, position)
     position += 6
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     if size < 0:
@@ -195,7 +195,7 @@ def _decode_sync_group_request_3(view: memoryview, position: int) -> tuple[SyncG
         position += size
         if position > end:
             raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-        message.group_instance_id = str(view[start:position], "utf-8")
+        message.group_instance_id = str(view[start:position], "utf-8", "kafka")
     (count,) = _unpack_i(view, position)
     position += 4
     if count * 6 > end - position or count < 0:
@@ -209,7 +209,7 @@ def _decode_sync_group_request_3(view: memoryview, position: int) -> tuple[SyncG
         position += size
         if position > end or size < 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        sync_group_request_assignment.member_id = str(view[start:position], "utf-8")
+        sync_group_request_assignment.member_id = str(view[start:position], "utf-8", "kafka")
         (size,) = _unpack_i(view, position)
         position += 4
         start = position
@@ -253,7 +253,7 @@ def _decode_sync_group_request_4(view: memoryview, position: int) -> tuple[SyncG
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.generation_id, size = _unpack_iB(view, position)
     position += 4
     if size > 127:
@@ -262,7 +262,7 @@ def _decode_sync_group_request_4(view: memoryview, position: int) -> tuple[SyncG
     position += size
     if position > end or size == 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -274,7 +274,7 @@ def _decode_sync_group_request_4(view: memoryview, position: int) -> tuple[SyncG
         position += size
         if position > end:
             raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-        message.group_instance_id = str(view[start:position], "utf-8")
+        message.group_instance_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -292,7 +292,7 @@ def _decode_sync_group_request_4(view: memoryview, position: int) -> tuple[SyncG
         position += size
         if position > end or size == 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        sync_group_request_assignment.member_id = str(view[start:position], "utf-8")
+        sync_group_request_assignment.member_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_uvarint(view, position)
@@ -373,7 +373,7 @@ def _decode_sync_group_request_5(view: memoryview, position: int) -> tuple[SyncG
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.generation_id, size = _unpack_iB(view, position)
     position += 4
     if size > 127:
@@ -382,7 +382,7 @@ def _decode_sync_group_request_5(view: memoryview, position: int) -> tuple[SyncG
     position += size
     if position > end or size == 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -394,7 +394,7 @@ def _decode_sync_group_request_5(view: memoryview, position: int) -> tuple[SyncG
         position += size
         if position > end:
             raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-        message.group_instance_id = str(view[start:position], "utf-8")
+        message.group_instance_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -406,7 +406,7 @@ def _decode_sync_group_request_5(view: memoryview, position: int) -> tuple[SyncG
         position += size
         if position > end:
             raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-        message.protocol_type = str(view[start:position], "utf-8")
+        message.protocol_type = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -418,7 +418,7 @@ def _decode_sync_group_request_5(view: memoryview, position: int) -> tuple[SyncG
         position += size
         if position > end:
             raise DecodeError(f"protocol_name: string of size field {size}, with {end - start} bytes left")
-        message.protocol_name = str(view[start:position], "utf-8")
+        message.protocol_name = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -436,7 +436,7 @@ def _decode_sync_group_request_5(view: memoryview, position: int) -> tuple[SyncG
         position += size
         if position > end or size == 0:
             raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-        sync_group_request_assignment.member_id = str(view[start:position], "utf-8")
+        sync_group_request_assignment.member_id = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_uvarint(view, position)
@@ -618,7 +618,7 @@ def _decode_sync_group_response_5(view: memoryview, position: int) -> tuple[Sync
         position += size
         if position > end:
             raise DecodeError(f"protocol_type: string of size field {size}, with {end - start} bytes left")
-        message.protocol_type = str(view[start:position], "utf-8")
+        message.protocol_type = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -630,7 +630,7 @@ def _decode_sync_group_response_5(view: memoryview, position: int) -> tuple[Sync
         position += size
         if position > end:
             raise DecodeError(f"protocol_name: string of size field {size}, with {end - start} bytes left")
-        message.protocol_name = str(view[start:position], "utf-8")
+        message.protocol_name = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_uvarint(view, position)

@@ -42,7 +42,7 @@ def _decode_topic_record_0(view: memoryview, position: int) -> tuple[TopicRecord
     position += size
     if position > end or size == 0:
         raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-    message.name = str(view[start:position], "utf-8")
+    message.name = str(view[start:position], "utf-8", "kafka")
     message.topic_id, tags = _unpack_16sB(view, position)
     position += 17
     if tags:

@@ -37,7 +37,7 @@ def _decode_transaction_log_key_0(view: memoryview, position: int) -> tuple[Tran
     position += size
     if position > end or size < 0:
         raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-    message.transactional_id = str(view[start:position], "utf-8")
+    message.transactional_id = str(view[start:position], "utf-8", "kafka")
     return message, position
 
 

@@ -120,7 +120,7 @@ def _decode_transaction_log_value_0(view: memoryview, position: int) -> tuple[Tr
             position += size
             if position > end or size < 0:
                 raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-            partitions_schema.topic = str(view[start:position], "utf-8")
+            partitions_schema.topic = str(view[start:position], "utf-8", "kafka")
             (count,) = _unpack_i(view, position)
             position += 4
             if count * 4 > end - position or count < 0:
@@ -177,7 +177,7 @@ def _decode_transaction_log_value_1(view: memoryview, position: int) -> tuple[Tr
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"topic: string of size field {size}, with {end - start} bytes left")
-            partitions_schema.topic = str(view[start:position], "utf-8")
+            partitions_schema.topic = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)

@@ -163,14 +163,14 @@ def _decode_txn_offset_commit_request_0(view: memoryview, position: int) -> tupl
     position += size
     if position > end or size < 0:
         raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-    message.transactional_id = str(view[start:position], "utf-8")
+    message.transactional_id = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.producer_id, message.producer_epoch, count = _unpack_qhi(view, position)
     position += 14
     if count * 6 > end - position or count < 0:
@@ -184,7 +184,7 @@ def _decode_txn_offset_commit_request_0(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        txn_offset_commit_request_topic.name = str(view[start:position], "utf-8")
+        txn_offset_commit_request_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 14 > end - position or count < 0:
@@ -202,7 +202,7 @@ def _decode_txn_offset_commit_request_0(view: memoryview, position: int) -> tupl
                 position += size
                 if position > end:
                     raise DecodeError(f"committed_metadata: string of size field {size}, with {end - start} bytes left")
-                txn_offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8")
+                txn_offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8", "kafka")
             txn_offset_commit_request_topic.partitions.append(txn_offset_commit_request_partition)
         message.topics.append(txn_offset_commit_request_topic)
     return message, position
@@ -245,14 +245,14 @@ def _decode_txn_offset_commit_request_2(view: memoryview, position: int) -> tupl
     position += size
     if position > end or size < 0:
         raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-    message.transactional_id = str(view[start:position], "utf-8")
+    message.transactional_id = str(view[start:position], "utf-8", "kafka")
     (size,) = _unpack_h(view, position)
     position += 2
     start = position
     position += size
     if position > end or size < 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.producer_id, message.producer_epoch, count = _unpack_qhi(view, position)
     position += 14
     if count * 6 > end - position or count < 0:
@@ -266,7 +266,7 @@ def _decode_txn_offset_commit_request_2(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        txn_offset_commit_request_topic.name = str(view[start:position], "utf-8")
+        txn_offset_commit_request_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 18 > end - position or count < 0:
@@ -283,7 +283,7 @@ def _decode_txn_offset_commit_request_2(view: memoryview, position: int) -> tupl
                 position += size
                 if position > end:
                     raise DecodeError(f"committed_metadata: string of size field {size}, with {end - start} bytes left")
-                txn_offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8")
+                txn_offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8", "kafka")
             txn_offset_commit_request_topic.partitions.append(txn_offset_commit_request_partition)
         message.topics.append(txn_offset_commit_request_topic)
     return message, position
@@ -324,7 +324,7 @@ def _decode_txn_offset_commit_request_3(view: memoryview, position: int) -> tupl
     position += size
     if position > end or size == 0:
         raise DecodeError(f"transactional_id: string of size field {size}, with {end - start} bytes left")
-    message.transactional_id = str(view[start:position], "utf-8")
+    message.transactional_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -332,7 +332,7 @@ def _decode_txn_offset_commit_request_3(view: memoryview, position: int) -> tupl
     position += size
     if position > end or size == 0:
         raise DecodeError(f"group_id: string of size field {size}, with {end - start} bytes left")
-    message.group_id = str(view[start:position], "utf-8")
+    message.group_id = str(view[start:position], "utf-8", "kafka")
     message.producer_id, message.producer_epoch, message.generation_id, size = _unpack_qhiB(view, position)
     position += 14
     if size > 127:
@@ -341,7 +341,7 @@ def _decode_txn_offset_commit_request_3(view: memoryview, position: int) -> tupl
     position += size
     if position > end or size == 0:
         raise DecodeError(f"member_id: string of size field {size}, with {end - start} bytes left")
-    message.member_id = str(view[start:position], "utf-8")
+    message.member_id = str(view[start:position], "utf-8", "kafka")
     size = view[position]
     if size > 127:
         size, position = read_string_size(view, position)
@@ -353,7 +353,7 @@ def _decode_txn_offset_commit_request_3(view: memoryview, position: int) -> tupl
         position += size
         if position > end:
             raise DecodeError(f"group_instance_id: string of size field {size}, with {end - start} bytes left")
-        message.group_instance_id = str(view[start:position], "utf-8")
+        message.group_instance_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -371,7 +371,7 @@ def _decode_txn_offset_commit_request_3(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        txn_offset_commit_request_topic.name = str(view[start:position], "utf-8")
+        txn_offset_commit_request_topic.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -394,7 +394,7 @@ def _decode_txn_offset_commit_request_3(view: memoryview, position: int) -> tupl
                 position += size
                 if position > end:
                     raise DecodeError(f"committed_metadata: string of size field {size}, with {end - start} bytes left")
-                txn_offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8")
+                txn_offset_commit_request_partition.committed_metadata = str(view[start:position], "utf-8", "kafka")
             if view[position]:
                 position = skip_tags(view, position, end)
             else:
@@ -496,7 +496,7 @@ def _decode_txn_offset_commit_response_0(view: memoryview, position: int) -> tup
         position += size
         if position > end or size < 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        txn_offset_commit_response_topic.name = str(view[start:position], "utf-8")
+        txn_offset_commit_response_topic.name = str(view[start:position], "utf-8", "kafka")
         (count,) = _unpack_i(view, position)
         position += 4
         if count * 6 > end - position or count < 0:
@@ -543,7 +543,7 @@ def _decode_txn_offset_commit_response_3(view: memoryview, position: int) -> tup
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        txn_offset_commit_response_topic.name = str(view[start:position], "utf-8")
+        txn_offset_commit_response_topic.name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)

@@ -80,7 +80,7 @@ def _decode_unregister_broker_response_0(view: memoryview, position: int) -> tup
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     if view[position]:
         position = skip_tags(view, position, end)
     else:

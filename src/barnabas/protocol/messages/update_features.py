@@ -127,7 +127,7 @@ def _decode_update_features_request_0(view: memoryview, position: int) -> tuple[
         position += size
         if position > end or size == 0:
             raise DecodeError(f"feature: string of size field {size}, with {end - start} bytes left")
-        feature_update_key.feature = str(view[start:position], "utf-8")
+        feature_update_key.feature = str(view[start:position], "utf-8", "kafka")
         feature_update_key.max_version_level, feature_update_key.allow_downgrade, tags = _unpack_hoB(view, position)
         position += 4
         if tags:
@@ -185,7 +185,7 @@ def _decode_update_features_request_1(view: memoryview, position: int) -> tuple[
         position += size
         if position > end or size == 0:
             raise DecodeError(f"feature: string of size field {size}, with {end - start} bytes left")
-        feature_update_key.feature = str(view[start:position], "utf-8")
+        feature_update_key.feature = str(view[start:position], "utf-8", "kafka")
         feature_update_key.max_version_level, feature_update_key.upgrade_type, tags = _unpack_hbB(view, position)
         position += 4
         if tags:
@@ -234,7 +234,7 @@ def _decode_update_features_response_0(view: memoryview, position: int) -> tuple
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -252,7 +252,7 @@ def _decode_update_features_response_0(view: memoryview, position: int) -> tuple
         position += size
         if position > end or size == 0:
             raise DecodeError(f"feature: string of size field {size}, with {end - start} bytes left")
-        updatable_feature_result.feature = str(view[start:position], "utf-8")
+        updatable_feature_result.feature = str(view[start:position], "utf-8", "kafka")
         updatable_feature_result.error_code, size = _unpack_hB(view, position)
         position += 2
         if size > 127:
@@ -265,7 +265,7 @@ def _decode_update_features_response_0(view: memoryview, position: int) -> tuple
             position += size
             if position > end:
                 raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-            updatable_feature_result.error_message = str(view[start:position], "utf-8")
+            updatable_feature_result.error_message = str(view[start:position], "utf-8", "kafka")
         if view[position]:
             position = skip_tags(view, position, end)
         else:
@@ -334,7 +334,7 @@ def _decode_update_features_response_2(view: memoryview, position: int) -> tuple
         position += size
         if position > end:
             raise DecodeError(f"error_message: string of size field {size}, with {end - start} bytes left")
-        message.error_message = str(view[start:position], "utf-8")
+        message.error_message = str(view[start:position], "utf-8", "kafka")
     if view[position]:
         position = skip_tags(view, position, end)
     else:

@@ -146,7 +146,7 @@ def _decode_update_raft_voter_request_0(view: memoryview, position: int) -> tupl
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.current_leader_epoch, message.voter_id, message.voter_directory_id, count = _unpack_ii16sB(view, position)
     position += 24
     if count > 127:
@@ -165,7 +165,7 @@ def _decode_update_raft_voter_request_0(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size == 0:
             raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-        listener.name = str(view[start:position], "utf-8")
+        listener.name = str(view[start:position], "utf-8", "kafka")
         size = view[position]
         if size > 127:
             size, position = read_string_size(view, position)
@@ -173,7 +173,7 @@ def _decode_update_raft_voter_request_0(view: memoryview, position: int) -> tupl
         position += size
         if position > end or size == 0:
             raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-        listener.host = str(view[start:position], "utf-8")
+        listener.host = str(view[start:position], "utf-8", "kafka")
         listener.port, tags = _unpack_HB(view, position)
         position += 3
         if tags:
@@ -253,7 +253,7 @@ def _decode_update_raft_voter_response_0(view: memoryview, position: int) -> tup
                 position += size
                 if position > end or size == 0:
                     raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-                current_leader.host = str(view[start:position], "utf-8")
+                current_leader.host = str(view[start:position], "utf-8", "kafka")
                 current_leader.port, tags = _unpack_iB(view, position)
                 position += 5
                 if tags:

@@ -58,7 +58,7 @@ def _decode_user_scram_credential_record_0(view: memoryview, position: int) -> t
     position += size
     if position > end or size == 0:
         raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-    message.name = str(view[start:position], "utf-8")
+    message.name = str(view[start:position], "utf-8", "kafka")
     message.mechanism, size = _unpack_bB(view, position)
     position += 1
     if size > 127:

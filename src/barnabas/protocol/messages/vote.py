@@ -184,7 +184,7 @@ def _decode_vote_request_0(view: memoryview, position: int) -> tuple[VoteRequest
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     count = view[position]
     if count > 127:
         count, position = read_uvarint(view, position)
@@ -202,7 +202,7 @@ def _decode_vote_request_0(view: memoryview, position: int) -> tuple[VoteRequest
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        request_topic_data.topic_name = str(view[start:position], "utf-8")
+        request_topic_data.topic_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -284,7 +284,7 @@ def _decode_vote_request_1(view: memoryview, position: int) -> tuple[VoteRequest
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.voter_id, count = _unpack_iB(view, position)
     position += 4
     if count > 127:
@@ -303,7 +303,7 @@ def _decode_vote_request_1(view: memoryview, position: int) -> tuple[VoteRequest
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        request_topic_data.topic_name = str(view[start:position], "utf-8")
+        request_topic_data.topic_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -388,7 +388,7 @@ def _decode_vote_request_2(view: memoryview, position: int) -> tuple[VoteRequest
         position += size
         if position > end:
             raise DecodeError(f"cluster_id: string of size field {size}, with {end - start} bytes left")
-        message.cluster_id = str(view[start:position], "utf-8")
+        message.cluster_id = str(view[start:position], "utf-8", "kafka")
     message.voter_id, count = _unpack_iB(view, position)
     position += 4
     if count > 127:
@@ -407,7 +407,7 @@ def _decode_vote_request_2(view: memoryview, position: int) -> tuple[VoteRequest
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        request_topic_data.topic_name = str(view[start:position], "utf-8")
+        request_topic_data.topic_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -497,7 +497,7 @@ def _decode_vote_response_0(view: memoryview, position: int) -> tuple[VoteRespon
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        response_topic_data.topic_name = str(view[start:position], "utf-8")
+        response_topic_data.topic_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -574,7 +574,7 @@ def _decode_vote_response_1(view: memoryview, position: int) -> tuple[VoteRespon
         position += size
         if position > end or size == 0:
             raise DecodeError(f"topic_name: string of size field {size}, with {end - start} bytes left")
-        response_topic_data.topic_name = str(view[start:position], "utf-8")
+        response_topic_data.topic_name = str(view[start:position], "utf-8", "kafka")
         count = view[position]
         if count > 127:
             count, position = read_uvarint(view, position)
@@ -622,7 +622,7 @@ def _decode_vote_response_1(view: memoryview, position: int) -> tuple[VoteRespon
                     position += size
                     if position > end or size == 0:
                         raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-                    node_endpoint.host = str(view[start:position], "utf-8")
+                    node_endpoint.host = str(view[start:position], "utf-8", "kafka")
                     node_endpoint.port, tags = _unpack_HB(view, position)
                     position += 3
                     if tags:

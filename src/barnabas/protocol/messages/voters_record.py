@@ -121,7 +121,7 @@ def _decode_voters_record_0(view: memoryview, position: int) -> tuple[VotersReco
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            endpoint.name = str(view[start:position], "utf-8")
+            endpoint.name = str(view[start:position], "utf-8", "kafka")
             size = view[position]
             if size > 127:
                 size, position = read_string_size(view, position)
@@ -129,7 +129,7 @@ def _decode_voters_record_0(view: memoryview, position: int) -> tuple[VotersReco
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"host: string of size field {size}, with {end - start} bytes left")
-            endpoint.host = str(view[start:position], "utf-8")
+            endpoint.host = str(view[start:position], "utf-8", "kafka")
             endpoint.port, tags = _unpack_HB(view, position)
             position += 3
             if tags:

@@ -175,7 +175,7 @@ def _decode_write_txn_markers_request_1(view: memoryview, position: int) -> tupl
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            writable_txn_marker_topic.name = str(view[start:position], "utf-8")
+            writable_txn_marker_topic.name = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -265,7 +265,7 @@ def _decode_write_txn_markers_request_2(view: memoryview, position: int) -> tupl
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            writable_txn_marker_topic.name = str(view[start:position], "utf-8")
+            writable_txn_marker_topic.name = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)
@@ -355,7 +355,7 @@ def _decode_write_txn_markers_response_1(view: memoryview, position: int) -> tup
             position += size
             if position > end or size == 0:
                 raise DecodeError(f"name: string of size field {size}, with {end - start} bytes left")
-            writable_txn_marker_topic_result.name = str(view[start:position], "utf-8")
+            writable_txn_marker_topic_result.name = str(view[start:position], "utf-8", "kafka")
             count = view[position]
             if count > 127:
                 count, position = read_uvarint(view, position)

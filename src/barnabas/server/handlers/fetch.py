@@ -1,7 +1,8 @@
 """Fetch, versions 4 to 18.
 
 Records go out as ranges of log files: the connection sends them with sendfile. A fetch that finds less than
-`min_bytes` waits on its partitions until they have grown enough or `max_wait_ms` has passed. Sessions as KIP-227.
+`min_bytes` waits on its partitions until they have grown enough or `max_wait_ms` has passed; no more is waited for than
+the answer may hold. Sessions as KIP-227.
 """
 
 from __future__ import annotations
@@ -47,11 +48,12 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> Fe
     if isinstance(fetch, ErrorCode):
         return FetchResponse(error_code=fetch)
     answers, size_bytes, urgent = read_all(broker, context, request, fetch)
-    if urgent or size_bytes >= request.min_bytes or request.max_wait_ms <= 0 or not answers:
+    size_bytes_min = min(request.min_bytes, size_bytes_max(broker, request))
+    if urgent or size_bytes >= size_bytes_min or request.max_wait_ms <= 0 or not answers:
         return respond(broker, context, fetch, answers)
     return FetchWait(
         partitions=[found for found in (find(broker, wanted) for wanted in fetch.partitions) if found is not None],
-        bytes_missing=request.min_bytes - size_bytes,
+        bytes_missing=size_bytes_min - size_bytes,
         wait_ms_max=request.max_wait_ms,
         answer=lambda: respond(broker, context, fetch, read_all(broker, context, request, fetch)[0]),
         clock=broker.runtime.clock,
@@ -76,15 +78,16 @@ def read_all(
     answers: Answers = []
     size_bytes = 0
     urgent = False
-    size_bytes_max = min(request.max_bytes, broker.config.fetch_max_bytes)
+    room_for_all = size_bytes_max(broker, request)
     by_rack = bool(request.rack_id) and broker.config.replica_selector_class is not None
     leader_only = context.api_version < FOLLOWERS_SERVE_SINCE_VERSION
     for wanted in fetch.partitions:
         partition = find(broker, wanted)
         if partition is None:
-            data = fetch_failed(wanted.key[1], leader_hints.missing(broker.controller.image, *wanted.key))
+            data = fetch_failed(wanted.key[1], _missing(broker, wanted))
         else:
-            room = min(wanted.partition_max_bytes, size_bytes_max - size_bytes)
+            wanted.was_found = True
+            room = min(wanted.partition_max_bytes, room_for_all - size_bytes)
             if (leader_only or partition.is_leader) and partition.leader_error(NO_LEADER_EPOCH) != ErrorCode.NONE:
                 data = partition.fetch_failed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             else:
@@ -96,6 +99,17 @@ def read_all(
         urgent = urgent or is_urgent(data)
         answers.append((wanted, data))
     return answers, size_bytes, urgent
+
+
+def size_bytes_max(broker: Broker, request: FetchRequest) -> int:
+    return min(request.max_bytes, broker.config.fetch_max_bytes)
+
+
+def _missing(broker: Broker, wanted: FetchPartition) -> ErrorCode:
+    """An id that meant a topic earlier in this session, or when this fetch began to wait, is known: the topic is gone."""
+    error = leader_hints.missing(broker.controller.image, *wanted.key)
+    is_gone = error == ErrorCode.UNKNOWN_TOPIC_ID and wanted.was_found
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_gone else error
 
 
 def is_urgent(data: PartitionData) -> bool:
@@ -123,6 +137,8 @@ def read(
     error = partition.epoch_error(wanted.current_leader_epoch)
     if error != ErrorCode.NONE:
         return partition.fetch_failed(error)
+    if wanted.partition_max_bytes < 0 or request.max_bytes < 0:
+        return partition.fetch_failed(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, which cannot read less than nothing
     diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
     if diverging is not None:
         room = 0
