@@ -97,6 +97,7 @@ class Bench:
             in_sync_changes=SimpleNamespace(ask=lambda _: None),  # type: ignore[arg-type]
             on_opened=lambda partition, _image: self.opened.append(partition),
             on_failure=self.failures.append,
+            holds_lease=lambda: True,
         )
 
     def apply(self, *topics: TopicImage, config: dict[str, str] | None = None) -> None:
