@@ -106,7 +106,7 @@ def size_bytes_max(broker: Broker, request: FetchRequest) -> int:
 
 
 def _missing(broker: Broker, wanted: FetchPartition) -> ErrorCode:
-    """An id that meant a topic earlier in this session, or when this fetch began to wait, is of a topic that is gone."""
+    """An id that meant a topic earlier in this session, or when this fetch began to wait, means one that is gone."""
     error = leader_hints.missing(broker.controller.image, *wanted.key)
     is_gone = error == ErrorCode.UNKNOWN_TOPIC_ID and wanted.was_found
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_gone else error
