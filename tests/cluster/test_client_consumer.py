@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from own_client import ALONE, servers
 
 from barnabas.client.consuming.consumer import Consumer
 from barnabas.client.consuming.rebalance import ConsumerRebalanceListener
-from barnabas.client.errors import OffsetOutOfRangeError
+from barnabas.client.errors import ClientClosedError, OffsetOutOfRangeError
 from barnabas.client.offsets import OffsetAndMetadata
 from barnabas.types import TopicPartition
 
@@ -169,5 +170,18 @@ def test_what_is_committed_on_the_way_out_counts(protocol: str) -> None:
                     found = (await witness.committed([ZERO]))[ZERO]
                     assert found is not None
                     assert found.offset == 2, ending
+
+    run(scenario)
+
+
+def test_who_waits_for_a_position_hears_of_the_end() -> None:
+    async def scenario() -> None:
+        async with Cluster(1, **ALONE) as cluster, consumer(cluster) as reader:
+            reader.assign([TopicPartition("nowhere", 0)])
+            waiting = asyncio.get_running_loop().create_task(reader.position(("nowhere", 0), timeout_ms=3_600_000))
+            await asyncio.sleep(0)
+            await reader.close()
+            with pytest.raises(ClientClosedError):
+                await waiting
 
     run(scenario)

@@ -332,3 +332,14 @@ def test_an_error_of_a_newer_broker_does_not_end_the_worker() -> None:
         assert offsets(world) == [(0, 0), (0, 1), (0, 2)]
 
     play(scenario)
+
+
+def test_a_position_that_is_out_of_range_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        world.read_from(9, P0)
+        await world.answer(refusal(ErrorCode.OFFSET_OUT_OF_RANGE))
+        assert world.subscription.state(P0).phase is Phase.RESET
+
+    play(scenario, auto_offset_reset="earliest")
+    assert "letters-0: there is no offset 9 (any more)" in caplog.text
+    assert "auto_offset_reset=earliest" in caplog.text

@@ -61,7 +61,7 @@ class Consumer(Lifetime):
         self.cluster = Cluster(self.config, runtime=runtime)
         self._subscription = SubscriptionState()
         self._attention = asyncio.Event()  # something for the poll that waits
-        self._workers = Workers(self._attention.set)
+        self._workers = Workers(self._look)
         self._is_started = False
         self._is_closed = False
         self._is_departing = False  # closing or unsubscribing
@@ -91,7 +91,9 @@ class Consumer(Lifetime):
             config=config,
             subscription=subscription,
             cluster=cluster,
+            workers=self._workers,
             group_id=config.group_id,
+            on_stale=self._watch.wake,
             on_found=self._positions_found,
         )
         self._committer = Committer(cluster=cluster, requests=self._requests, who=self._who, on_refused=self._refused)
@@ -127,7 +129,7 @@ class Consumer(Lifetime):
             return
         self.cluster.check_loop()
         self._is_closed = True
-        self._attention.set()
+        self._look()
         try:
             if self._is_started:
                 await self._workers.close()
@@ -479,6 +481,7 @@ class Consumer(Lifetime):
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while state.position is None:
+                    self._check_running()
                     self._raise_failures()
                     await self._positions.found.wait()
         except TimeoutError:
@@ -552,6 +555,11 @@ class Consumer(Lifetime):
         return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
 
     # What the parts tell each other
+
+    def _look(self) -> None:
+        """Whoever waits finds that the consumer is closed, or that a worker failed."""
+        self._attention.set()
+        self._positions.look()
 
     def _find_positions(self) -> None:
         self._positions.wake()

@@ -9,6 +9,7 @@ dropped. Does not know: groups, how positions are found.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -30,6 +31,7 @@ from barnabas.protocol.special_numbers import READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.types import NO_LEADER_EPOCH, ZERO_UUID, BrokerId, TopicPartition
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 FETCH = "fetch"  # the purpose of the connections
 NAMES_VERSION_MAX = 12  # from the next on, topics are named by their ids
@@ -387,6 +389,15 @@ class Fetcher:
         elif position.offset != wanted.offset:
             self._later(state)  # what waits may be read, and then it is asked again
         elif (timestamp_ms := self._config.reset_timestamp_ms(self._cluster.runtime.clock.now_ms())) is not None:
+            logger.warning(
+                "%s: there is no offset %d (any more): the log begins at %d and ends at %d, as last heard; "
+                "auto_offset_reset=%s decides where to go on",
+                partition,
+                position.offset,
+                state.log_start_offset,
+                state.high_watermark,
+                self._config.auto_offset_reset,
+            )
             state.reset(timestamp_ms)
             self._drop(partition)
             self._on_reset()
