@@ -103,6 +103,8 @@ def test_what_a_callback_of_a_script_can_call(served: str) -> None:
             heard.append(consumer.assignment())
             with pytest.raises(IllegalStateError, match="cannot wait for it"):
                 consumer.commit()
+            with pytest.raises(IllegalStateError, match="cannot close it"):
+                consumer.close()
 
         def on_partitions_revoked(self, _partitions: Any) -> None:
             return

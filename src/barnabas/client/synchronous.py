@@ -153,6 +153,8 @@ class Face:
 
     def close(self, *args: Any, **kwargs: Any) -> None:
         """Ends the client and its thread."""
+        if self._loop.is_here:
+            raise IllegalStateError("a callback of this client cannot close it; let the thread that made it do so")
         if self._finalize.detach() is None or not self._loop.is_running:
             return
         try:

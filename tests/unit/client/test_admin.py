@@ -167,3 +167,36 @@ def test_hanging_is_what_no_coordinator_will_end(known: Any, missing: tuple[str,
         return [each.producer.producer_id for each in found]
 
     assert asyncio.run(scenario()) == hanging
+
+
+def test_a_broker_that_does_not_answer_takes_nothing_from_the_others() -> None:
+    async def route(keys: list[str]) -> tuple[dict[int, list[str]], dict[str, KafkaError]]:
+        return {number: [key] for number, key in enumerate(keys)}, {}
+
+    async def ask(node_id: int, keys: list[str]) -> Results[str, str]:
+        if node_id == 1:
+            await asyncio.Event().wait()
+        return Results({key: f"done {key}" for key in keys})
+
+    async def scenario() -> None:
+        admin = Admin(bootstrap_servers="localhost:9092")
+        found = await admin.carry_out(["a", "b", "c"], route, ask, what="trying", timeout_ms=20)
+        assert found.done == {"a": "done a", "c": "done c"}
+        assert isinstance(found.failed["b"], KafkaTimeoutError)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("method", ["list_groups", "list_transactions", "describe_log_dirs"])
+def test_the_time_of_a_question_to_all_includes_the_list_of_them(method: str) -> None:
+    async def scenario() -> None:
+        admin = Admin(bootstrap_servers="localhost:9092")
+
+        async def never(*_topics: object, **_options: object) -> None:
+            await asyncio.Event().wait()
+
+        admin.cluster.refresh = never  # type: ignore[method-assign]
+        with pytest.raises(KafkaTimeoutError):
+            await getattr(admin, method)(timeout_ms=20)
+
+    asyncio.run(asyncio.wait_for(scenario(), 10))

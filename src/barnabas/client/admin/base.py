@@ -91,12 +91,14 @@ class AdminBase(Lifetime):
         failures = 0
         while pending:
             left_ms = began_ms + timeout_ms - clock.monotonic_ms()
+            found: Results[K, V] = Results()
             try:
                 async with asyncio.timeout(max(left_ms, 0) / 1000):
-                    found = await self._attempt(pending, route, ask)
+                    await self._attempt(pending, route, ask, found)
             except TimeoutError:
                 before = results.failed  # of those that failed already, the reason says more than the time
-                found = Results({}, {key: _out_of_time(what, timeout_ms, before.get(key)) for key in pending})
+                silent = [key for key in pending if key not in found.done and key not in found.failed]
+                found.merge(Results({}, {key: _out_of_time(what, timeout_ms, before.get(key)) for key in silent}))
             results.failed = {key: error for key, error in results.failed.items() if key not in found.done}
             results.merge(found)
             waited_ms = clock.monotonic_ms() - began_ms
@@ -111,28 +113,26 @@ class AdminBase(Lifetime):
                 await clock.sleep(pause_ms)
         return results.in_order_of(asked)
 
-    async def _attempt(self, pending: list[K], route: Route[K], ask: Ask[K, V]) -> Results[K, V]:
+    async def _attempt(self, pending: list[K], route: Route[K], ask: Ask[K, V], found: Results[K, V]) -> None:
+        """What is found is there as it is found: a broker that does not answer takes nothing from the others."""
         try:
             routed, unrouted = await route(pending)
         except KafkaError as error:
-            return failed_all(pending, error)
-        results: Results[K, V] = Results({}, unrouted)
-        parts = [self._part(node_id, keys, ask) for node_id, keys in routed.items()]
-        for part in await asyncio.gather(*parts):
-            results.merge(part)
-        return results
+            found.merge(failed_all(pending, error))
+            return
+        found.failed.update(unrouted)
+        await asyncio.gather(*(self._part(node_id, keys, ask, found) for node_id, keys in routed.items()))
 
-    async def _part(self, node_id: BrokerId, keys: list[K], ask: Ask[K, V]) -> Results[K, V]:
+    async def _part(self, node_id: BrokerId, keys: list[K], ask: Ask[K, V], found: Results[K, V]) -> None:
         try:
-            found = await ask(node_id, keys)
+            part = await ask(node_id, keys)
         except KafkaError as error:
-            return failed_all(keys, error)
+            found.merge(failed_all(keys, error))
+            return
         for key in keys:
-            if key not in found.done and key not in found.failed:
-                found.failed[key] = error_of(
-                    ErrorCode.UNKNOWN_SERVER_ERROR, f"{key}: the broker's answer leaves it out"
-                )
-        return found
+            if key not in part.done and key not in part.failed:
+                part.failed[key] = error_of(ErrorCode.UNKNOWN_SERVER_ERROR, f"{key}: the broker's answer leaves it out")
+        found.merge(part)
 
     # Who is responsible
 
@@ -191,11 +191,17 @@ class AdminBase(Lifetime):
         errors = {item: error_of(ErrorCode.BROKER_ID_NOT_REGISTERED, about=f"broker {item}") for item in unknown}
         return {item: [item] for item in items if item not in errors}, errors
 
-    async def all_brokers(self) -> list[BrokerId]:
-        await self.cluster.retry(
-            lambda: self.cluster.refresh(()), what="the list of brokers", timeout_ms=self.within_ms(None)
-        )
-        return sorted(self.cluster.brokers)
+    async def of_all_brokers(
+        self, ask: Ask[BrokerId, V], *, what: str, timeout_ms: float | None = None
+    ) -> Results[BrokerId, V]:
+        """A question to each broker that there is. The time includes that for the list of them."""
+        clock = self.cluster.runtime.clock
+        timeout_ms = self.within_ms(timeout_ms)
+        deadline_ms = clock.monotonic_ms() + timeout_ms
+        await self.cluster.retry(lambda: self.cluster.refresh(()), what="the list of brokers", timeout_ms=timeout_ms)
+        left_ms = max(deadline_ms - clock.monotonic_ms(), 0)
+        brokers = sorted(self.cluster.brokers)
+        return await self.carry_out(brokers, self.to_themselves, ask, what=what, timeout_ms=left_ms)
 
 
 def listed(given: Iterable[T], what: str) -> list[T]:

@@ -155,10 +155,10 @@ class Clusters(AdminBase):
             found.add(node_id, response.error_code, directories, about=f"log directories of broker {node_id}")
             return found
 
-        wanted = await self.all_brokers() if brokers is None else list(brokers)
-        return await self.carry_out(
-            wanted, self.to_themselves, ask, what="describing log directories", timeout_ms=timeout_ms
-        )
+        what = "describing log directories"
+        if brokers is None:
+            return await self.of_all_brokers(ask, what=what, timeout_ms=timeout_ms)
+        return await self.carry_out(brokers, self.to_themselves, ask, what=what, timeout_ms=timeout_ms)
 
     async def describe_metadata_quorum(self, *, timeout_ms: float | None = None) -> QuorumDescription:
         request = DescribeQuorumRequest(

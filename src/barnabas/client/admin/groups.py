@@ -105,8 +105,7 @@ class Groups(AdminBase):
             found.add(node_id, response.error_code, listings, about=f"groups of broker {node_id}")
             return found
 
-        brokers = await self.all_brokers()
-        return await self.carry_out(brokers, self.to_themselves, ask, what="listing groups", timeout_ms=timeout_ms)
+        return await self.of_all_brokers(ask, what="listing groups", timeout_ms=timeout_ms)
 
     async def describe_groups(
         self, group_ids: Iterable[str], *, timeout_ms: float | None = None

@@ -119,10 +119,7 @@ class Transactions(Topics):
             found.add(node_id, response.error_code, listings, about=f"transactions of broker {node_id}")
             return found
 
-        brokers = await self.all_brokers()
-        return await self.carry_out(
-            brokers, self.to_themselves, ask, what="listing transactions", timeout_ms=timeout_ms
-        )
+        return await self.of_all_brokers(ask, what="listing transactions", timeout_ms=timeout_ms)
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_ms: float | None = None

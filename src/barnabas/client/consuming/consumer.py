@@ -232,6 +232,7 @@ class Consumer(Lifetime):
         finally:
             gone = list(self._subscription.partitions)
             self._subscription.unsubscribe()
+            self._watch.member = None
             self._fetcher.forget(gone)
             self._left_over.clear()
 

@@ -186,6 +186,7 @@ class ConsumerMember(GroupMember):
             self._target = {
                 each.topic_id: tuple(sorted(each.partitions)) for each in response.assignment.topic_partitions
             }
+            self._names = {topic_id: name for topic_id, name in self._names.items() if topic_id in self._target}
             self._reconcile()
 
     def failed(self, now_ms: float) -> None:
