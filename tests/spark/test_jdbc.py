@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import postgres
 import pytest
 from committed import wait_for_committed
 
-from barnabas.spark.pipelines import Pipeline, Run, settled_rows
+from barnabas.spark.pipelines import EachBatch, Flow, Pipeline, Run, jdbc, settled_rows
+from barnabas.spark.pipelines import database as database_module
+from barnabas.spark.pipelines.database import Database
 from barnabas.spark.pipelines.jdbc import jdbc_in, jdbc_out
 from barnabas.spark.pipelines.runner import run
 
@@ -67,6 +70,8 @@ def test_rows_in_and_out(
         (12, "tea"),
     ]
     assert database.run("SELECT id, dish FROM copies ORDER BY id") == ["3|soup", "5|bread", "9|", "12|tea"]
+    left = database.run("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
+    assert left == ["barnabas_progress", "copies", "orders"], "nothing stays beside the table"
 
 
 class WhenWaitedFor(threading.Event):
@@ -143,3 +148,33 @@ def test_a_transaction_that_does_not_end(
             flow.poll(Run(pipeline, spark, once=True))
         stopping = WhenWaitedFor(lambda: stopping.set())
         assert flow.poll(Run(pipeline, spark, stopped=stopping)) == 0
+
+
+def test_two_drivers_of_one_flow(
+    served: str, spark: SparkSession, database: postgres.Postgres, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was taken for dead writes rows beside the table just before the other takes its own over."""
+    database.run("CREATE TABLE copies (id BIGINT)")
+    context = Run(Pipeline(unique, servers=served), spark)
+    writes = []
+    for _driver in range(2):
+        flow = jdbc_out("out", source="t", url=database.url, table="copies", schema="id LONG", options=OPTIONS)
+        assert isinstance(flow, Flow)
+        assert isinstance(flow.sink, EachBatch)
+        writes.append(flow.sink.function)
+    calls: list[int] = []
+
+    @contextmanager
+    def connected(*given: Any) -> Iterator[Database]:
+        calls.append(len(calls))
+        if calls == [0]:
+            with pytest.raises(RuntimeError, match="killed"):
+                writes[1](context, spark.range(2), 0)
+        elif calls == [0, 1]:
+            raise RuntimeError("killed")
+        with database_module.connected(*given) as found:
+            yield found
+
+    monkeypatch.setattr(jdbc, "connected", connected)
+    writes[0](context, spark.range(5), 0)
+    assert database.run("SELECT id FROM copies ORDER BY id") == ["0", "1", "2", "3", "4"]

@@ -2,8 +2,9 @@
 
 In: rows of a table in the order of a column that only grows, as far as they are settled (`settled_rows`). How far it
 came is the number of the sink's last batch, so that the rows and the place where to go on become visible together.
-Out: a batch goes to a table beside the target, and from there into it in one transaction of the database, together
-with its number; a batch that is there already is left out.
+Out: a batch goes to a table of the process's own beside the target, and from there into it in one transaction of the
+database, together with its number; a batch that is there already is left out. Where the process is killed in between,
+that table stays.
 Always holds: nothing is kept but in the cluster and in the database. Does not know: which database it is, beyond SQL.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from barnabas.spark.pipelines.database import connected
 from barnabas.spark.pipelines.model import EachBatch, Flow, Polling, Run, TopicSink
@@ -106,7 +108,8 @@ def jdbc_out(
     dead_letter: str | None = None,
 ) -> Flow:
     """The fields of a topic's values as rows of a table, which must be there."""
-    beside = f"{table}_barnabas_batch"
+    # Of this process alone: another flow into the table, or a driver that was taken for dead, must not write into it.
+    beside = f"{table}_barnabas_{uuid4().hex[:8]}"
     settings = dict(options or {})
 
     def build(run: Run) -> DataFrame:
@@ -156,3 +159,4 @@ def _take_over(
         )
         if moved:
             database.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM {beside}")
+        database.execute(f"DROP TABLE {beside}")  # last, for in some databases it ends the transaction
