@@ -89,11 +89,14 @@ async def timeout_ms_max(cluster: Cluster) -> int:
     """How long the brokers let a transaction be open."""
     known = _timeouts_ms.get(cluster.metadata.cluster_id)
     if known is None:
-        known = _timeouts_ms[cluster.metadata.cluster_id] = await _ask_timeout_ms(cluster)
+        known = await _ask_timeout_ms(cluster)
+        if known is None:
+            return TIMEOUT_MS_DEFAULT  # for this time; it may be told the next time
+        _timeouts_ms[cluster.metadata.cluster_id] = known
     return known
 
 
-async def _ask_timeout_ms(cluster: Cluster) -> int:
+async def _ask_timeout_ms(cluster: Cluster) -> int | None:
     node_id = next(iter(sorted(cluster.brokers)))
     resource = DescribeConfigsResource(
         resource_type=BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=[TIMEOUT_SETTING]
@@ -101,12 +104,12 @@ async def _ask_timeout_ms(cluster: Cluster) -> int:
     try:
         response = await cluster.request(node_id, DescribeConfigsRequest(resources=[resource]))
     except KafkaError:
-        return TIMEOUT_MS_DEFAULT  # a broker that is just gone: its colleagues have the default, or say so at the init
+        return None  # a broker that is just gone: its colleagues have the default, or say so at the init
     for result in response.results:
         for each in result.configs:
             if each.name == TIMEOUT_SETTING and each.value is not None:
                 return int(each.value)
-    return TIMEOUT_MS_DEFAULT
+    return None
 
 
 async def end_all(
