@@ -209,8 +209,9 @@ class Suites:
         return known.read_text().split()
 
     def _compiled(self, part: str) -> Path:
-        sources = sorted((HERE / part).rglob("*.java"))
-        digest = hashlib.sha256(b"".join([*(each.read_bytes() for each in sources), LOGGING.encode()])).hexdigest()[:16]
+        files = sorted(each for each in (HERE / part).rglob("*") if each.is_file())
+        sources = [each for each in files if each.suffix == ".java"]
+        digest = hashlib.sha256(b"".join([*(each.read_bytes() for each in files), LOGGING.encode()])).hexdigest()[:16]
         classes = self._cache / f"{part}-{digest}"
         if classes.exists():
             return classes
@@ -219,6 +220,7 @@ class Suites:
             done = subprocess.run([*command, *map(str, sources)], capture_output=True, text=True)
             if done.returncode != 0:
                 raise CannotRun(f"javac cannot compile the {part}:\n{done.stderr}")
+            shutil.copytree(HERE / part, made, ignore=shutil.ignore_patterns("*.java"), dirs_exist_ok=True)
             (Path(made) / "log4j2.properties").write_text(LOGGING)
             if not classes.exists():  # another run may have been quicker
                 shutil.copytree(made, f"{classes}.{os.getpid()}")

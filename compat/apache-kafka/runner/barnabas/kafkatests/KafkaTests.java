@@ -88,7 +88,8 @@ public final class KafkaTests {
     private static LauncherDiscoveryRequest request(String name, String testLimit) {
         LauncherDiscoveryRequestBuilder builder = LauncherDiscoveryRequestBuilder.request()
             .selectors(name.contains("#") ? methods(name) : List.of(DiscoverySelectors.selectClass(name)))
-            .configurationParameter("junit.jupiter.execution.parallel.enabled", "false");
+            .configurationParameter("junit.jupiter.execution.parallel.enabled", "false")
+            .configurationParameter("junit.jupiter.extensions.autodetection.enabled", "true");  // those of the adapter
         if (!testLimit.startsWith("0")) {
             builder.configurationParameter("junit.jupiter.execution.timeout.testable.method.default", testLimit);
         }
