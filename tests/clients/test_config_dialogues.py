@@ -27,7 +27,7 @@ class WithDefaults(BrokerProcess):
 @pytest.mark.skipif(
     "BARNABAS_TEST_BOOTSTRAP" in os.environ, reason="each script needs a fresh broker; see tests/scripts/configs"
 )
-@pytest.mark.parametrize("name", ["topic", "broker", "group", "other"])
+@pytest.mark.parametrize("name", ["topic", "broker", "unknown", "group", "other"])
 def test_answers_are_those_of_kafka(name: str, tmp_path: Path) -> None:
     recorded = (SCRIPTS / f"{name}.txt").read_text()
     with WithDefaults(data=tmp_path) as broker, Dialogue(broker.address) as dialogue:

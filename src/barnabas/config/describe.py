@@ -98,8 +98,15 @@ def broker_entries(layers: BrokerLayers) -> list[Entry]:
         read_only = setting.update is Update.READ_ONLY
         if not setting.internal or name in config.overrides:
             entries.append(_entry(setting, value, _broker_synonyms(name, layers), read_only))
-    stored = {**layers.cluster, **layers.broker}
-    return entries + _unknown(stored, BrokerConfig, ConfigSource.DYNAMIC_BROKER_CONFIG, read_only=True)
+    own = _unknown(layers.broker, BrokerConfig, ConfigSource.DYNAMIC_BROKER_CONFIG, read_only=True)
+    of_all = _unknown(layers.cluster, BrokerConfig, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, read_only=True)
+    found = {entry.name: entry for entry in own}
+    for entry in of_all:
+        stronger = found.get(entry.name)
+        if stronger is not None:
+            entry = stronger._replace(synonyms=stronger.synonyms + entry.synonyms)
+        found[entry.name] = entry
+    return entries + list(found.values())
 
 
 def cluster_entries(cluster: Mapping[str, str]) -> list[Entry]:
@@ -152,7 +159,7 @@ def _entry(setting: Setting, value: str | None, synonyms: list[SynonymEntry], re
 
 
 def _unknown(stored: Mapping[str, str], known: type[Config], source: ConfigSource, *, read_only: bool) -> list[Entry]:
-    """Stored by a version that knew them. Nobody knows here whether they are secrets, so they are treated as such."""
+    """Nobody knows here whether these are secrets, so they are treated as such."""
     return [
         Entry(name, None, source, UNKNOWN_TYPE, read_only, True, (SynonymEntry(name, None, source),), None)
         for name in stored

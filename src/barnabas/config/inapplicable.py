@@ -7,6 +7,7 @@ weaken the cluster (`danger`). A setting moves from here to `broker` when someth
 from collections.abc import Mapping
 from types import MappingProxyType
 
+_GONE = "Kafka 4 has no such setting any more"
 _NAMES_BY_REASON = {
     "it exists for tests of Apache Kafka itself": """
         controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
@@ -137,7 +138,7 @@ _NAMES_BY_REASON = {
     "this limit is not enforced yet": """
         max.connections.per.ip.overrides queued.max.request.bytes
     """,
-    "Kafka 4 has no such setting any more": """
+    _GONE: """
         broker.id.generation.enable control.plane.listener.name controlled.shutdown.max.retries
         controlled.shutdown.retry.backoff.ms delegation.token.master.key inter.broker.protocol.version
         log.message.downconversion.enable log.message.format.version log.message.timestamp.difference.max.ms
@@ -180,3 +181,8 @@ def reason(name: str) -> str | None:
     if found is None:
         found = next((why for prefix, why in _REASONS_BY_PREFIX.items() if name.startswith(prefix)), None)
     return found
+
+
+def is_unknown_to_kafka(name: str) -> bool:
+    """Kafka knows no listener's settings either until the listener is configured."""
+    return REASONS.get(name, _GONE) == _GONE

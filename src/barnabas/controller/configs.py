@@ -3,8 +3,8 @@
 Always holds: a resource is changed whole or not at all, and each succeeds or fails by itself. Values are written down
 as they were given, as in Kafka; they are decoded where they are used.
 Does not know: loggers, whose levels are not metadata; `server.config_changes` sets those.
-Differs from Kafka: a broker setting that Barnabas does not know, or that has no effect in it, is refused, where Kafka
-stores any name; of groups, only the settings of consumer groups are known.
+A broker setting that nobody knows is stored, as in Kafka, and shown to nobody but by its name.
+Differs from Kafka: a broker setting that Kafka knows and that has no effect in Barnabas is refused.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -236,7 +236,11 @@ def _check(
         case ResourceType.TOPIC:
             return _check_topic(image, name, after, static)
         case ResourceType.BROKER:
-            return _check_broker(name, changes) or _check_min_insync_replicas(image, name, changes)
+            return (
+                _check_broker(name, changes)
+                or _check_together(image, name, changes, static)
+                or _check_min_insync_replicas(image, name, changes)
+            )
         case ResourceType.CLIENT_METRICS:
             return _check_client_metrics(name, after)
         case ResourceType.GROUP:
@@ -270,10 +274,9 @@ def _check_broker(broker: str, changes: Mapping[str, str | None]) -> Refusal | N
         if setting is None:
             from barnabas.config import inapplicable
 
-            reason = inapplicable.reason(name)
-            return _refused(
-                f"{name} is not a broker setting." if reason is None else f"{name} has no effect: {reason}."
-            )
+            if inapplicable.is_unknown_to_kafka(name):
+                continue
+            return _refused(f"{name} has no effect: {inapplicable.reason(name)}.")
         if setting.update is Update.READ_ONLY:
             return _refused(f"{name} cannot change while the broker runs.")
         if setting.update is Update.PER_BROKER and broker == CLUSTER_DEFAULT:
@@ -283,6 +286,21 @@ def _check_broker(broker: str, changes: Mapping[str, str | None]) -> Refusal | N
         except ConfigError as error:
             return _refused(str(error))
     return None
+
+
+def _check_together(
+    image: MetadataImage, broker: str, changes: Mapping[str, str | None], static: BrokerConfig
+) -> Refusal | None:
+    """Whether the broker's settings still fit together, and may change so far at once."""
+    from barnabas.config import dynamic
+
+    cluster = image.config(ResourceType.BROKER, CLUSTER_DEFAULT)
+    layers = [cluster] if broker == CLUSTER_DEFAULT else [cluster, image.config(ResourceType.BROKER, broker)]
+    altered = {name: text for name, text in {**layers[-1], **changes}.items() if text is not None}
+    before, _ = effective(static, *layers)
+    after, _ = effective(static, *layers[:-1], altered)
+    words = dynamic.fault(before, after)
+    return None if words is None else _refused(words)
 
 
 def _check_min_insync_replicas(image: MetadataImage, broker: str, changes: Mapping[str, str | None]) -> Refusal | None:

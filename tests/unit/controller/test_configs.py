@@ -150,7 +150,6 @@ def test_topics() -> None:
     [
         ("message.max.bytes", "-1"),
         ("num.partitions", "1"),
-        ("nonsense", "1"),
         ("num.io.threads", "1"),
         ("log.retention.ms", "0"),
     ],
@@ -159,6 +158,12 @@ def test_brokers_refuse(name: str, value: str) -> None:
     for resource in (CLUSTER, BROKER):
         alteration = Alteration(resource, (Edit(name, Operation.SET, value),), False)
         assert refused(image(), alteration) is ErrorCode.INVALID_REQUEST
+
+
+def test_a_name_that_nobody_knows_is_stored() -> None:
+    """What a broker then shows, and what else is checked, Kafka says in tests/scripts/configs/unknown.txt."""
+    for resource in (CLUSTER, BROKER):
+        assert decided(image(), edits(resource=resource, nonsense="1")) == [stored(resource, "nonsense", "1")]
 
 
 def test_anything_may_be_deleted_from_brokers() -> None:
