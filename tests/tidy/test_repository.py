@@ -40,6 +40,11 @@ STORED = {
     "remote.storage.enable": "tiered storage, as in a Kafka that has none",
     "preallocate": "its help says so",
     "internal.segment.bytes": "becomes segment_bytes",
+    **{
+        name: "groups that do not exist here, as in a Kafka that has none of them"
+        for name in GroupConfig.SETTINGS
+        if name.startswith(("share.", "streams."))
+    },
 }
 
 

@@ -138,7 +138,11 @@ def group_entries(overrides: Mapping[str, str], layers: BrokerLayers) -> list[En
     entries: list[Entry] = []
     for name, setting in GroupConfig.SETTINGS.items():
         value = setting.encode(config.value(name))
-        synonyms = _broker_synonyms(setting.synonyms[0].name, layers)
+        inherits = setting.synonyms[0].name if setting.synonyms else name
+        if inherits in BrokerConfig.SETTINGS:
+            synonyms = _broker_synonyms(inherits, layers)
+        else:  # of groups that do not exist here, so that no broker has a setting for them
+            synonyms = [SynonymEntry(inherits, setting.encode(setting.default), ConfigSource.DEFAULT_CONFIG)]
         if name in usable:
             synonyms.insert(0, SynonymEntry(name, value, ConfigSource.GROUP_CONFIG))
         entries.append(_entry(setting, value, synonyms, read_only=False))

@@ -2,8 +2,8 @@
 each with its source, synonyms and help.
 
 Another broker's settings are INVALID_REQUEST: it must be asked itself.
-Differs from Kafka: settings that have no effect in Barnabas are not shown, among them those of share and streams
-groups; `listeners` and `listener.security.protocol.map` are read-only.
+Differs from Kafka: broker settings that have no effect in Barnabas are not shown; `listeners` and
+`listener.security.protocol.map` are read-only.
 """
 
 from __future__ import annotations
