@@ -22,7 +22,7 @@ from barnabas.log.leader_epochs import LEADER_EPOCH_FILE_NAME, LeaderEpochs
 from barnabas.log.offset_index import RELATIVE_OFFSET_MAX
 from barnabas.log.producer_replay import ProducerSnapshots, replay, snapshot_offsets
 from barnabas.log.producer_state import ProducerStates, stray_snapshots
-from barnabas.log.scan import batches_from, headers_from
+from barnabas.log.scan import CorruptSegment, batches_from, headers_from
 from barnabas.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
 from barnabas.protocol.record_batch import LOG_OVERHEAD_BYTES, crc_matches
 from barnabas.runtime.interfaces import Disk
@@ -194,27 +194,32 @@ def rebuild_leader_epochs(segments: list[Segment], leader_epochs: LeaderEpochs) 
 
 
 def recover(request: LoadRequest, segments: list[Segment], leader_epochs: LeaderEpochs) -> Recovered:
-    """Checks the segments from the recovery point on, and drops those behind a cut."""
+    """Checks the segments from the recovery point on, and drops those behind a cut.
+
+    A tail may be lost without a trace, at the end of a batch: then the next segment does not continue this one.
+    Compaction leaves such gaps rightly, also in a topic that is not compacted any more: where it was at work, a gap is
+    no loss.
+    """
     first = 0
     while first + 1 < len(segments) and segments[first + 1].base_offset <= request.recovery_point:
         first += 1
     if not len(leader_epochs):
         rebuild_leader_epochs(segments[:first], leader_epochs)
     recovered = Recovered()
+    is_compacted = "compact" in request.config.cleanup_policy  # or was, as its batches show
     for number, segment in enumerate(segments[first:], first):
         if number == first:
             leader_epochs.truncate_from_end(segment.base_offset)
         size_bytes = segment.size_bytes
-        end_offset, has_producers = check_segment(segment, leader_epochs)
+        end_offset, has_producers, is_thinned = check_segment(segment, leader_epochs)
         recovered.segments.append(segment)
         if not has_producers:
             recovered.without_producers.add(segment.base_offset)
         is_cut = segment.size_bytes < size_bytes
         following = segments[number + 1 :]
-        # A tail may be lost without a trace, at the end of a batch. Then the next segment does not continue this one;
-        # only compaction leaves such gaps rightly.
         is_gap = bool(following) and following[0].base_offset != end_offset
-        if is_cut or (is_gap and "compact" not in request.config.cleanup_policy):
+        is_compacted = is_compacted or is_thinned
+        if is_cut or (is_gap and not is_compacted and not any(was_compacted(each) for each in following)):
             recovered.cut_bytes = size_bytes - segment.size_bytes + sum(each.size_bytes for each in following)
             # In this order, so that a crash in between leaves something that is cut again.
             remove_segments(request.disk, following)
@@ -228,16 +233,29 @@ def recover(request: LoadRequest, segments: list[Segment], leader_epochs: Leader
     return recovered
 
 
-def check_segment(segment: Segment, leader_epochs: LeaderEpochs) -> tuple[Offset, bool]:
+def was_compacted(segment: Segment) -> bool:
+    """Whether offsets are missing from it, which no producer leaves out. Reads headers alone."""
+    end_offset = segment.base_offset
+    try:
+        for _, header in headers_from(segment.file(), 0, segment.size_bytes):
+            if header.base_offset != end_offset or header.record_count != header.last_offset_delta + 1:
+                return True
+            end_offset = header.next_offset
+    except CorruptSegment:
+        pass  # what follows is cut when its turn comes
+    return False
+
+
+def check_segment(segment: Segment, leader_epochs: LeaderEpochs) -> tuple[Offset, bool, bool]:
     """Counts the batches up to the first unsound one, and indexes them anew; what is behind it stays in the file.
 
-    Gives the end offset, and whether a batch has a producer.
+    Gives the end offset, whether a batch has a producer, and whether offsets are missing, as compaction leaves it.
     """
     size_bytes = segment.size_bytes
     end_offset = segment.base_offset
     offset_max = end_offset + RELATIVE_OFFSET_MAX
     latest_epoch = leader_epochs.latest_epoch
-    has_producers = False
+    has_producers = is_thinned = False
     segment.reset_indexes(in_place=True)
     segment.size_bytes = 0
     for position, header, view in batches_from(segment.file(), 0, size_bytes):
@@ -256,8 +274,9 @@ def check_segment(segment: Segment, leader_epochs: LeaderEpochs) -> tuple[Offset
             leader_epochs.assign(leader_epoch, base_offset)
             latest_epoch = leader_epoch
         has_producers = has_producers or producer_id >= 0
+        is_thinned = is_thinned or base_offset != end_offset or header[12] != last_offset_delta + 1
         end_offset = last_offset + 1
-    return end_offset, has_producers
+    return end_offset, has_producers, is_thinned
 
 
 def remove_segments(disk: Disk, segments: list[Segment]) -> None:
