@@ -221,10 +221,12 @@ class Segment:
     def _load_latest(self) -> TimeEntry:
         was_open = self._file is not None
         self._check_indexes()
-        self._latest = self.time_index.last()
+        latest = self._latest  # there, where the indexes had to be built anew; a time index may end before it
+        if latest is None:
+            latest = self._latest = self.time_index.last()
         if not was_open:
             self.release()
-        return self._latest
+        return latest
 
     def retention_timestamp_ms(self) -> int:
         """The time that counts for retention and search: that of its records, or of its file if they have none."""
