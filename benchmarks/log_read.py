@@ -70,7 +70,13 @@ def main() -> None:
             at_end = best_microseconds(read, (end - 1 - n % 20 for n in range(options.count)))
             in_order = best_microseconds(read, (n % end for n in range(options.count)))
             moments = (NOW_MS + chance.randrange(end) for _ in range(options.count // 5))
-            by_time = best_microseconds(log.offset_for_timestamp, moments)
+
+            def search(moment: int, log: Log = log) -> None:
+                candidate = log.times.first_at_or_after(moment, 0)
+                assert candidate is not None
+                assert candidate.search() is not None
+
+            by_time = best_microseconds(search, moments)
             log.close()
             began = time.perf_counter()
             Log.open(SystemDisk(), log.directory, log.config, NOW_MS, clean_shutdown=True)

@@ -5,7 +5,13 @@ from typing import Any
 from cluster import Cluster, run, until
 
 from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 
 LATEST, EARLIEST = -1, -2
 
@@ -48,5 +54,55 @@ def test_a_new_leader_does_not_tell_a_watermark_that_may_be_old() -> None:
                 cluster.resume_following(follower)
             await until(lambda: cluster.replica(second, "t").log.high_watermark == 2, "they have told")
             assert await offset(cluster, LATEST, node=second) == 2
+
+    run(scenario)
+
+
+async def epoch_end(cluster: Cluster, epoch: int) -> tuple[int, int]:
+    wanted = [OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=epoch)]
+    request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=wanted)])
+    found = (await cluster.nodes[1].ask(request, 4)).topics[0].partitions[0]
+    return found.leader_epoch, found.end_offset
+
+
+async def listed(cluster: Cluster, timestamp: int) -> tuple[int, int]:
+    """Leader epoch and offset."""
+    wanted = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)])
+    found = (await cluster.nodes[1].ask(ListOffsetsRequest(replica_id=-1, topics=[wanted]), 9)).topics[0].partitions[0]
+    return found.leader_epoch, found.offset
+
+
+async def diverging(cluster: Cluster, fetch_offset: int, last_fetched_epoch: int) -> Any:
+    wanted = FetchPartition(
+        partition=0, fetch_offset=fetch_offset, last_fetched_epoch=last_fetched_epoch, partition_max_bytes=1
+    )
+    request = FetchRequest(session_epoch=-1, topics=[FetchTopic(topic="t", partitions=[wanted])], max_bytes=1)
+    data = (await cluster.nodes[1].ask(request, 12)).responses[0].partitions[0]
+    if data.error_code != ErrorCode.NONE:
+        return ErrorCode(data.error_code)
+    return data.diverging_epoch and (data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+
+
+def test_a_leader_epoch_counts_before_anything_is_written_in_it() -> None:
+    """As Apache Kafka answers the same requests."""
+
+    async def scenario() -> None:
+        async with Cluster(1) as cluster:
+            await cluster.create_topic("t", replicas=1)
+            await until(lambda: cluster.replica(1, "t").is_leader, "it is led")
+            assert [await epoch_end(cluster, epoch) for epoch in (0, 1, -1)] == [(0, 0), (-1, -1), (-1, -1)]
+            assert [await listed(cluster, timestamp) for timestamp in (-1, -2, -4)] == [(0, 0)] * 3
+            assert await diverging(cluster, 0, 0) is None
+            assert await diverging(cluster, 5, 0) == (0, 0)
+            assert await diverging(cluster, 0, 1) == ErrorCode.OFFSET_OUT_OF_RANGE
+            await cluster.produce("t", b"a")
+            assert await epoch_end(cluster, 0) == (0, 1)
+            await cluster.nodes[1].stop()
+            await cluster.nodes[1].start()
+            await until(lambda: cluster.running and cluster.nodes[1].running.partitions.get("t", 0), "it is back")
+            epoch, end_offset = await listed(cluster, -1)
+            assert (epoch > 0, end_offset) == (True, 1)
+            assert await epoch_end(cluster, epoch) == (epoch, 1)
+            assert await epoch_end(cluster, 0) == (0, 1)
 
     run(scenario)

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-from log_fixtures import DIRECTORY, NOW_MS, batch, read_all, topic_config
+from log_fixtures import DIRECTORY, NOW_MS, batch, offset_for_timestamp, read_all, topic_config
 
 from barnabas.errors import ErrorCode
 from barnabas.log.log import Log
@@ -130,7 +130,7 @@ class LogAgainstList(RuleBasedStateMachine):
         timestamp_ms = NOW_MS + delta_ms
         later = (n for n in range(self.start, len(self.list)) if self.list[n][0] >= timestamp_ms)
         expected = next(later, None)
-        found = self.log.offset_for_timestamp(timestamp_ms)
+        found = offset_for_timestamp(self.log, timestamp_ms)
         assert (None if found is None else found.offset) == expected
 
     @invariant()

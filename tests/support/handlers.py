@@ -23,6 +23,7 @@ from barnabas.server.coordinators.producer_ids import ProducerIds
 from barnabas.server.coordinators.transaction_coordinator import TransactionCoordinator
 from barnabas.server.peers import Peers
 from barnabas.server.replicas.partition import Partition
+from barnabas.server.replicas.record_work import RecordWork
 from barnabas.types import TopicPartition
 
 
@@ -61,6 +62,7 @@ class PartsBroker:
         self.peers = Peers(node_id=self.node_id, runtime=self.runtime, address_of=lambda _node_id, _purpose: None)
         self.supervisor = NotedSupervisor(self.runtime.clock)
         self.partitions = FakePartitions()
+        self.record_work = RecordWork(self.runtime)
         self.directory = FakeDirectory()
         self.controller_channel = ControllerChannel(self)  # type: ignore[arg-type]
         self.producer_ids = ProducerIds(self)  # type: ignore[arg-type]

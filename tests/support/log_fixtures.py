@@ -3,6 +3,7 @@
 from barnabas.config.broker import BrokerConfig
 from barnabas.config.topic import TopicConfig
 from barnabas.log.log import AppendInfo, Log
+from barnabas.log.time_lookup import TimestampOffset
 from barnabas.protocol.compression import Codec
 from barnabas.protocol.record_batch import Record, decode_records, encode_batch, read_headers
 from barnabas.runtime.memory_disk import MemoryDisk
@@ -100,3 +101,19 @@ def whole_batches(data: memoryview) -> list[tuple[int, object]]:
         found += [(position + at, header) for at, header in read_headers(data[position : position + size])]
         position += size
     return found
+
+
+def offset_for_timestamp(log: Log, timestamp_ms: int) -> TimestampOffset | None:
+    """The first record that is at least so late, as ListOffsets looks for it."""
+    candidate = log.times.first_at_or_after(timestamp_ms, log.log_start_offset)
+    while candidate is not None:
+        found = candidate.search()
+        if found is not None:
+            return found
+        candidate = log.times.first_at_or_after(timestamp_ms, candidate.header.next_offset)
+    return None
+
+
+def offset_of_max_timestamp(log: Log) -> TimestampOffset | None:
+    candidate = log.times.latest()
+    return None if candidate is None else candidate.search()

@@ -36,6 +36,7 @@ from barnabas.metadata.image import PartitionImage
 from barnabas.protocol.record_batch import Record, encode_batch
 from barnabas.replication.follower import Action, EpochEnd, next_step
 from barnabas.runtime.memory_disk import MemoryDisk
+from barnabas.server.replicas.fetch_answers import diverging_epoch
 from barnabas.server.replicas.partition import Partition
 from barnabas.types import TopicPartition
 
@@ -150,7 +151,7 @@ class ReplicationScript:
         error = leader.partition.leader_error(follower.leader_epoch)
         diverging, data = None, leader.partition.fetch_failed(error)
         if error == ErrorCode.NONE:
-            diverging = leader.partition.diverging_epoch(log.leader_epochs.latest_epoch, log.log_end_offset)
+            diverging = diverging_epoch(leader.partition.log, log.leader_epochs.latest_epoch, log.log_end_offset)
         if error == ErrorCode.NONE and diverging is None:
             data = leader.partition.fetch_as_replica(
                 fetch_offset=log.log_end_offset, size_bytes_max=SIZE_BYTES_MAX, at_least_one=True

@@ -264,6 +264,13 @@ class BrokerConfig(CleanerConfig):
     log_preallocate: bool = boolean(
         "log.preallocate", False, update=CLUSTER_WIDE, help="Default of preallocate of topics."
     )
+    log_record_validation: str = string(
+        "log.record.validation",
+        "header",
+        one_of("header", "compressed", "all"),
+        update=CLUSTER_WIDE,
+        help="Default of record.validation of topics. Not in Kafka.",
+    )
     log_retention_bytes: int = long(
         "log.retention.bytes", -1, update=CLUSTER_WIDE, help="Default of retention.bytes of topics."
     )

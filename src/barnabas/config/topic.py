@@ -1,4 +1,4 @@
-"""The settings of a topic, as Kafka 4.3 has them.
+"""The settings of a topic, as Kafka 4.3 has them, and `record.validation`, which Kafka has not: it checks all records.
 
 A topic setting that is not set takes the value of its synonym on the broker. Settings of tiered storage are known and
 shown, as in a Kafka without tiered storage; only `remote.storage.enable=true` is refused.
@@ -191,6 +191,13 @@ class TopicConfig(Config):
         False,
         synonyms=(Synonym("log.preallocate"),),
         help="Kept and shown for Kafka's tools; segments always grow as they are written.",
+    )
+    record_validation: str = string(
+        "record.validation",
+        "header",
+        one_of("header", "compressed", "all"),
+        synonyms=(Synonym("log.record.validation"),),
+        help="Batches whose records the leader checks: none beyond the header, compressed ones, or all. Not in Kafka.",
     )
     remote_log_copy_disable: bool = boolean(
         "remote.log.copy.disable",

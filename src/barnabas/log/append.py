@@ -1,9 +1,11 @@
 """Whether the leader may append what a producer sent, and the answer to it.
 
-The checks are Kafka's, in its order, on the batch header alone: no record is looked at unless the topic asks for it
-(`cleanup.policy=compact` needs keys, `message.timestamp.before.max.ms` needs every timestamp).
+The checks are Kafka's, in its order, on the batch header alone: where the topic or the header asks for more, the answer
+is NEEDS_INSPECTION, and `log.inspection` looks at the records.
 Differs from Kafka: broken records under a matching CRC, or a header whose largest timestamp is not that of its
-records, are stored as they came; an unknown codec gets a proper error instead of UNKNOWN_SERVER_ERROR.
+records, are stored as they came, unless `record.validation` asks otherwise (docs/decisions/0006-record-validation.md);
+an unknown codec and linked LZ4 blocks get a proper error instead of UNKNOWN_SERVER_ERROR; a batch has a largest number
+of records.
 Always holds: checking changes nothing. Does not know: offsets, sequences of producers, files.
 """
 
@@ -27,10 +29,10 @@ from barnabas.protocol.record_batch import (
     InvalidRecordBatch,
     OldMessageFormat,
     crc_matches,
-    decode_records,
     read_header,
     recompress,
 )
+from barnabas.protocol.record_scan import RECORDS_MAX
 from barnabas.types import NO_OFFSET, NO_TIMESTAMP_MS, Offset
 
 RecordError = tuple[int, str]  # index in the batch, and what is wrong with it
@@ -43,6 +45,9 @@ _CODECS = {
     "zstd": Codec.ZSTD,
 }
 _CODEC_MAX = int(Codec.ZSTD)
+_LZ4_FLAGS_POSITION = HEADER_BYTES + 4  # behind the magic number of the frame
+_LZ4_INDEPENDENT_BIT = 0x20
+RECORD_ERRORS_MAX = 1000  # named in one answer
 _OLD_MESSAGE_BYTES_MIN = 14  # of a message in format 0, behind its offset and length
 _MAGIC_POSITION = 16
 _ATTRIBUTES = Struct(">h")
@@ -75,6 +80,9 @@ class AppendInfo(NamedTuple):
         return cls(error, error_message=error_message, record_errors=record_errors)
 
 
+# Not an answer: the header alone does not decide. `log.inspection` does, away from the event loop.
+NEEDS_INSPECTION = AppendInfo.failed(ErrorCode.UNKNOWN_SERVER_ERROR, "the records were not looked at")
+
 _NONE = ErrorCode.NONE
 _new_tuple = tuple.__new__  # half the cost of calling the class
 
@@ -90,9 +98,9 @@ class AppendRules:
     __slots__ = (
         "codec",
         "codec_level",
+        "inspects",
         "is_compacted",
         "max_message_bytes",
-        "needs_records",
         "segment_bytes",
         "segment_ms",
         "stamps_append_time",
@@ -107,6 +115,8 @@ class AppendRules:
         self.stamps_append_time = config.message_timestamp_type == "LogAppendTime"
         self.timestamp_before_max_ms = config.message_timestamp_before_max_ms
         self.timestamp_after_max_ms = config.message_timestamp_after_max_ms
+        if self.stamps_append_time:  # whatever a producer says
+            self.timestamp_before_max_ms = self.timestamp_after_max_ms = LONG_MAX
         self.is_compacted = "compact" in config.cleanup_policy
         if self.is_compacted:  # what is in the active segment cannot be compacted
             self.segment_ms = min(self.segment_ms, config.max_compaction_lag_ms)
@@ -117,8 +127,14 @@ class AppendRules:
             Codec.ZSTD: config.compression_zstd_level,
         }
         self.codec_level = None if self.codec is None else levels.get(self.codec)
-        checks_every_timestamp = not self.stamps_append_time and self.timestamp_before_max_ms != LONG_MAX
-        self.needs_records = self.is_compacted or checks_every_timestamp
+        checks_every_timestamp = self.timestamp_before_max_ms != LONG_MAX
+        needs_records = self.is_compacted or checks_every_timestamp or config.record_validation == "all"
+        validates_compressed = config.record_validation == "compressed"
+        # By the codec of a batch: whether its records must be looked at, or packed anew.
+        self.inspects = tuple(
+            needs_records or (validates_compressed and codec != Codec.NONE) or self.codec not in (None, codec)
+            for codec in Codec
+        ) + (False,) * (CODEC_MASK - _CODEC_MAX)  # unknown codecs are refused before
 
 
 def check_client_batch(batch: memoryview, header: BatchHeader, rules: AppendRules, now_ms: int) -> AppendInfo | None:
@@ -133,20 +149,29 @@ def check_client_batch(batch: memoryview, header: BatchHeader, rules: AppendRule
         return AppendInfo.failed(
             ErrorCode.INVALID_RECORD, f"{header.record_count} records cannot end at offset {last_offset_delta}"
         )
+    if last_offset_delta >= RECORDS_MAX:  # a producer splits the batch at this error
+        return AppendInfo.failed(
+            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {header.record_count} records where {RECORDS_MAX} are allowed"
+        )
     attributes = header.attributes
     if attributes & CONTROL_BIT:
         return AppendInfo.failed(ErrorCode.INVALID_RECORD, "clients may not write control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
         return AppendInfo.failed(ErrorCode.INVALID_RECORD, "a producer id needs a sequence number")
-    if rules.needs_records:
-        refused = _check_records(batch, rules, now_ms)
-        if refused is not None:
-            return refused
     if attributes & LOG_APPEND_TIME_BIT and (rules.stamps_append_time or header.max_timestamp_ms == NO_TIMESTAMP_MS):
-        return AppendInfo.failed(ErrorCode.INVALID_TIMESTAMP, "producers may not mark a batch as stamped by the broker")
-    if not rules.stamps_append_time and header.max_timestamp_ms - now_ms > rules.timestamp_after_max_ms:
-        return AppendInfo.failed(ErrorCode.INVALID_TIMESTAMP, _timestamp_words(header.max_timestamp_ms, rules, now_ms))
+        problem = "producers may not mark a batch as stamped by the broker"
+        named = tuple((number, problem) for number in range(min(header.record_count, RECORD_ERRORS_MAX)))
+        return AppendInfo.failed(ErrorCode.INVALID_TIMESTAMP, problem, named)
+    # As `header_needs_inspection`; in line, for every batch comes here.
+    if rules.inspects[attributes & CODEC_MASK] or header.max_timestamp_ms - now_ms > rules.timestamp_after_max_ms:
+        return NEEDS_INSPECTION
     return None
+
+
+def header_needs_inspection(header: BatchHeader, rules: AppendRules, now_ms: int) -> bool:
+    """Whether the records decide; also where the header claims a time too far ahead, for Kafka believes the records."""
+    is_ahead = header.max_timestamp_ms - now_ms > rules.timestamp_after_max_ms
+    return is_ahead or rules.inspects[header.attributes & CODEC_MASK]
 
 
 def check_batch(batch: memoryview, header: BatchHeader, rules: AppendRules) -> AppendInfo | None:
@@ -162,36 +187,18 @@ def check_batch(batch: memoryview, header: BatchHeader, rules: AppendRules) -> A
         )
     if crc32c(batch[CRC_START:]) != header.crc:
         return AppendInfo.failed(ErrorCode.CORRUPT_MESSAGE, "the CRC does not match")
-    if header.attributes & CODEC_MASK > _CODEC_MAX:
-        return AppendInfo.failed(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "unknown codec")
-    return None
-
-
-def _check_records(batch: memoryview, rules: AppendRules, now_ms: int) -> AppendInfo | None:
-    try:
-        records = decode_records(batch)
-    except InvalidRecordBatch as problem:
-        return AppendInfo.failed(ErrorCode.INVALID_RECORD, str(problem))
-    if rules.is_compacted:
-        keyless = tuple((n, "a compacted topic needs keys") for n, record in enumerate(records) if record.key is None)
-        if keyless:
-            return AppendInfo.failed(ErrorCode.INVALID_RECORD, "records without a key in a compacted topic", keyless)
-    if rules.stamps_append_time:
+    codec = header.attributes & CODEC_MASK
+    if not codec:
         return None
-    outside = tuple(
-        (number, _timestamp_words(record.timestamp_ms, rules, now_ms))
-        for number, record in enumerate(records)
-        if record.timestamp_ms != NO_TIMESTAMP_MS
-        and not -rules.timestamp_after_max_ms <= now_ms - record.timestamp_ms <= rules.timestamp_before_max_ms
-    )
-    if outside:
-        return AppendInfo.failed(ErrorCode.INVALID_TIMESTAMP, outside[0][1], outside)
+    if codec > _CODEC_MAX:
+        return AppendInfo.failed(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown codec {codec}")
+    if codec == Codec.LZ4 and _has_linked_blocks(batch):
+        return AppendInfo.failed(ErrorCode.INVALID_RECORD, "LZ4 with linked blocks, which Kafka's clients do not read")
     return None
 
 
-def _timestamp_words(timestamp_ms: int, rules: AppendRules, now_ms: int) -> str:
-    earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
-    return f"timestamp {timestamp_ms} is not within {max(earliest, 0)} and {latest}"
+def _has_linked_blocks(batch: memoryview) -> bool:
+    return len(batch) > _LZ4_FLAGS_POSITION and not batch[_LZ4_FLAGS_POSITION] & _LZ4_INDEPENDENT_BIT
 
 
 def clear_append_time(batch: memoryview) -> None:
@@ -201,12 +208,18 @@ def clear_append_time(batch: memoryview) -> None:
     _CRC.pack_into(batch, CRC_START - _CRC.size, crc32c(batch[CRC_START:]))
 
 
-def own_copy(batch: memoryview, header: BatchHeader, rules: AppendRules) -> memoryview:
+def own_copy(batch: memoryview, header: BatchHeader, rules: AppendRules) -> memoryview | AppendInfo:
     """A batch that may be written to, in the codec that the topic asks for."""
     codec = rules.codec
-    if codec is not None and codec != header.codec and not header.is_control:
-        return memoryview(recompress(batch, codec, level=rules.codec_level))
-    return memoryview(bytearray(batch))
+    if codec is None or codec == header.codec or header.is_control:
+        return memoryview(bytearray(batch))
+    try:
+        packed = recompress(batch, codec, level=rules.codec_level)
+    except InvalidRecordBatch as problem:
+        return AppendInfo.failed(ErrorCode.INVALID_RECORD, str(problem))
+    if len(packed) > rules.max_message_bytes:
+        return AppendInfo.failed(ErrorCode.MESSAGE_TOO_LARGE, f"{len(packed)} bytes once packed anew")
+    return memoryview(packed)
 
 
 def malformed(batches: memoryview) -> AppendInfo:
@@ -224,7 +237,12 @@ def malformed(batches: memoryview) -> AppendInfo:
     )
 
 
-def check_surplus(surplus: memoryview) -> AppendInfo | None:
+def check_size(batches: memoryview, size_bytes: int) -> AppendInfo | None:
+    """Of bytes whose first batch has another size than they have."""
+    return malformed(batches) if size_bytes > len(batches) else _check_surplus(batches[size_bytes:])
+
+
+def _check_surplus(surplus: memoryview) -> AppendInfo | None:
     """What follows the first batch: remains of another are dropped, as Kafka does; a whole one is refused."""
     if _is_cut_short(surplus):
         return None

@@ -67,6 +67,14 @@ class LeaderEpochs:
         self._start_offsets.append(start_offset)
         return True
 
+    def led_by(self, epoch: LeaderEpoch, log_end_offset: Offset) -> "LeaderEpochs":
+        """As it is once this epoch writes; itself where it has."""
+        if epoch <= self.latest_epoch:
+            return self
+        result = LeaderEpochs(self.entries)
+        result.assign(epoch, log_end_offset)
+        return result
+
     def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> EpochEnd:
         """The answer to OffsetForLeaderEpoch: the newest epoch not above the one asked for, and where it ends.
 

@@ -11,6 +11,7 @@ import errno
 from barnabas.config.topic import TopicConfig
 from barnabas.errors import ErrorCode
 from barnabas.log.append import (
+    NEEDS_INSPECTION,
     AppendInfo,
     AppendOrigin,
     AppendRules,
@@ -18,7 +19,7 @@ from barnabas.log.append import (
     check_batch,
     check_client_batch,
     check_replicated,
-    check_surplus,
+    check_size,
     clear_append_time,
     malformed,
     own_copy,
@@ -26,7 +27,8 @@ from barnabas.log.append import (
 from barnabas.log.checkpoint import PARTITION_METADATA_FILE_NAME
 from barnabas.log.file_range import FileRange
 from barnabas.log.flusher import Flusher
-from barnabas.log.leader_epochs import EpochEnd
+from barnabas.log.inspection import Inspected, is_small, looked_at
+from barnabas.log.leader_epochs import EpochEnd, LeaderEpochs
 from barnabas.log.open_segments import OpenSegments
 from barnabas.log.producer_check import check_producer
 from barnabas.log.producer_replay import marker_in, replay
@@ -38,10 +40,9 @@ from barnabas.log.rolling import has_room
 from barnabas.log.segment import Segment
 from barnabas.log.segment_swap import SegmentSwap
 from barnabas.log.segments import Segments
-from barnabas.log.time_lookup import TimeLookup, TimestampOffset
+from barnabas.log.time_lookup import TimeLookup
 from barnabas.log.transaction_index import AbortedTransaction
 from barnabas.protocol.record_batch import (
-    CODEC_MASK,
     CONTROL_BIT,
     INT32_MAX,
     LOG_APPEND_TIME_BIT,
@@ -53,9 +54,9 @@ from barnabas.protocol.record_batch import (
     set_append_time,
 )
 from barnabas.runtime.interfaces import Disk
-from barnabas.types import NO_TIMESTAMP_MS, LeaderEpoch, Offset, Uuid
+from barnabas.types import NO_LEADER_EPOCH, NO_TIMESTAMP_MS, LeaderEpoch, Offset, Uuid
 
-__all__ = ["AppendInfo", "AppendOrigin", "FileRange", "Log", "TimestampOffset"]
+__all__ = ["AppendInfo", "AppendOrigin", "FileRange", "Log"]
 
 
 class Log:
@@ -66,19 +67,20 @@ class Log:
         "_last_flush_ms",
         "_needs_recovery",
         "_reader",
-        "_rules",
         "_segments",
         "_snapshots",
-        "_times",
         "config",
         "cut_bytes",
         "directory",
         "leader_epochs",
+        "led_epoch",
         "log_end_offset",
         "log_start_offset",
         "producer_id_expiration_ms",
         "producers",
+        "rules",
         "swap",
+        "times",
     )
 
     def __init__(
@@ -98,15 +100,16 @@ class Log:
         self.cut_bytes = loaded.cut_bytes  # taken away when it was opened, as unsound
         self.producers = loaded.producers  # what the batches below log_end_offset say
         self.leader_epochs = loaded.leader_epochs  # likewise
+        self.led_epoch: LeaderEpoch = NO_LEADER_EPOCH  # of its only replica, which need not have written yet
         self._disk = disk
-        self._rules = AppendRules(config)
+        self.rules = AppendRules(config)  # of every append
         self._segments = Segments(disk, directory, loaded.segments, open_segments)
         self._snapshots = loaded.snapshots
         self._flusher = Flusher(disk, directory, loaded.recovery_point)
         self._high_watermark = loaded.log_start_offset
         self.producer_id_expiration_ms = producer_id_expiration_ms  # the broker's, which may change while it runs
         self._reader = Reader(self._segments)
-        self._times = TimeLookup(self._segments)
+        self.times = TimeLookup(self._segments)
         self.swap = SegmentSwap(disk, directory, self._segments, self._snapshots, self._flusher, self._reader)
         self._last_flush_ms = now_ms
         self._needs_recovery = False  # the disk failed half way through something that cannot be taken back
@@ -197,43 +200,58 @@ class Log:
     def update_config(self, config: TopicConfig) -> None:
         """Takes effect at once, but for what a segment was made with."""
         self.config = config
-        self._rules = AppendRules(config)
+        self.rules = AppendRules(config)
 
     # Appending
 
     def append_as_leader(
-        self, batches: memoryview, leader_epoch: LeaderEpoch, now_ms: int, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        batches: memoryview,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        inspected: Inspected | AppendInfo | None = None,
+        defers: bool = False,
     ) -> AppendInfo:
         """Checks one batch, gives it its offsets (in place, where it can be written to) and writes it.
 
         A refusal is `AppendInfo.error`; OSError means that the disk failed. In both cases nothing was appended.
+        Where records must be looked at, who `defers` gets NEEDS_INSPECTION, and comes again with what was `inspected`.
         """
-        rules = self._rules
-        try:
-            header = read_header(batches, 0)
-        except InvalidRecordBatch:
-            return malformed(batches)
-        size_bytes = header[1] + LOG_OVERHEAD_BYTES
-        if size_bytes != len(batches):
-            refused = malformed(batches) if size_bytes > len(batches) else check_surplus(batches[size_bytes:])
+        rules = self.rules
+        if inspected is None:
+            try:
+                header = read_header(batches, 0)
+            except InvalidRecordBatch:
+                return malformed(batches)
+            size_bytes = header[1] + LOG_OVERHEAD_BYTES
+            if size_bytes != len(batches):
+                refused = check_size(batches, size_bytes)
+                if refused is not None:
+                    return refused
+                batches = batches[:size_bytes]
+            if origin is AppendOrigin.CLIENT:
+                refused = check_client_batch(batches, header, rules, now_ms)
+            else:
+                refused = check_batch(batches, header, rules)
+            if refused is not None:
+                if refused is not NEEDS_INSPECTION or (defers and not is_small(header)):
+                    return refused
+                inspected = looked_at(batches, header, rules, now_ms)
+        if inspected is not None:
+            if isinstance(inspected, AppendInfo):
+                return inspected
+            header, batches = inspected
+        if header[9] >= 0:
+            refused = check_producer(self.producers, self._segments.all, batches, header, origin, self.log_start_offset)
             if refused is not None:
                 return refused
-            batches = batches[:size_bytes]
-        if origin is AppendOrigin.CLIENT:
-            refused = check_client_batch(batches, header, rules, now_ms)
-        else:
-            refused = check_batch(batches, header, rules)
-        if refused is None and header[9] >= 0:
-            refused = check_producer(self.producers, self._segments.all, batches, header, origin, self.log_start_offset)
-        if refused is not None:
-            return refused
-        if batches.readonly or (rules.codec is not None and header[5] & CODEC_MASK != rules.codec):
-            try:
-                batches = own_copy(batches, header, rules)
-            except InvalidRecordBatch as problem:
-                return AppendInfo.failed(ErrorCode.INVALID_RECORD, str(problem))
-            if len(batches) > rules.max_message_bytes:
-                return AppendInfo.failed(ErrorCode.MESSAGE_TOO_LARGE, f"{len(batches)} bytes once packed anew")
+        is_repacked = rules.codec is not None and inspected is None and header.codec != rules.codec
+        if batches.readonly or is_repacked:
+            own = own_copy(batches, header, rules)
+            if isinstance(own, AppendInfo):
+                return own
+            batches = own
         append_time_ms = NO_TIMESTAMP_MS
         max_timestamp_ms = header[8]
         if rules.stamps_append_time:
@@ -278,7 +296,6 @@ class Log:
             self._refuse()
         size_bytes, base_offset, last_offset = first.size_bytes, first.base_offset, first.last_offset
         segment = self._segment_for(size_bytes, base_offset, last_offset, first.max_timestamp_ms, now_ms)
-        rules = self._rules
         age_start_ms = segment.age_start_ms() if segment.size_bytes else first.max_timestamp_ms
         if age_start_ms is None:
             return headers[:1]
@@ -287,7 +304,7 @@ class Log:
             size_bytes += header.size_bytes
             age_ms = header.max_timestamp_ms - age_start_ms
             added_bytes = size_bytes - segment.size_bytes
-            if count > 0 and not has_room(segment, rules, added_bytes, header.last_offset, age_ms):
+            if count > 0 and not has_room(segment, self.rules, added_bytes, header.last_offset, age_ms):
                 return headers[:count]
         return headers
 
@@ -352,12 +369,11 @@ class Log:
         segment = self._segments.active
         if segment.size_bytes == 0 and last_offset - segment.base_offset <= INT32_MAX:
             return segment
-        rules = self._rules
         age_start_ms = segment.first_timestamp_ms
         if age_start_ms is None or age_start_ms < 0:
             age_start_ms = segment.age_start_ms()
         age_ms = now_ms - segment.created_ms if age_start_ms is None else max_timestamp_ms - age_start_ms
-        if has_room(segment, rules, size_bytes, last_offset, age_ms):
+        if has_room(segment, self.rules, size_bytes, last_offset, age_ms):
             return segment
         return self.roll(now_ms, base_offset)
 
@@ -403,14 +419,6 @@ class Log:
         """Those with records in a range that was read from `offset` on: what read_committed must skip."""
         return self._reader.aborted_transactions(offset, found, self.log_end_offset)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record that is at least so late; None where there is none."""
-        return self._times.first_at_or_after(timestamp_ms, self.log_start_offset)
-
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first of the latest records; None where there is none."""
-        return self._times.latest()
-
     # Leader epochs
 
     def assign_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
@@ -419,11 +427,13 @@ class Log:
             self._flusher.epochs_changed(self.leader_epochs.encode())
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
-        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+        return self._led_epochs().end_offset_for(epoch, self.log_end_offset)
 
     def leader_epoch_of(self, offset: Offset) -> LeaderEpoch:
-        """-1 where it is not known."""
-        return self.leader_epochs.epoch_for(offset)
+        return self._led_epochs().epoch_for(offset)
+
+    def _led_epochs(self) -> LeaderEpochs:
+        return self.leader_epochs.led_by(self.led_epoch, self.log_end_offset)
 
     # Deleting
 

@@ -1,9 +1,10 @@
 """Which offset belongs to a moment: what ListOffsets asks.
 
-Finds the segment by the largest timestamps of all, the place in it by its time index, then looks into the one batch
-that decides, record by record.
-Always holds: the answer is the first record, by offset, that is at least as late as the moment asked for. The cost
-does not grow with the number of segments, but for the first lookup after some were deleted.
+Finds the segment by the largest timestamps of all, the place in it by its time index, and there the one batch that
+decides, as a `TimeCandidate`: to look into it, record by record, is for its caller, who may do that on another thread.
+Always holds: the answer is the first record, by offset, that is at least as late as the moment asked for, as far as the
+headers of the batches tell the latest of their records. The cost does not grow with the number of segments, but for the
+first lookup after some were deleted.
 """
 
 from bisect import bisect_left
@@ -12,7 +13,8 @@ from typing import NamedTuple
 from barnabas.log.scan import SEEK_CHUNK_BYTES, headers_from
 from barnabas.log.segment import Segment
 from barnabas.log.segments import Segments
-from barnabas.protocol.record_batch import BatchHeader, decode_records
+from barnabas.protocol.record_batch import BatchHeader
+from barnabas.protocol.record_scan import scan
 from barnabas.types import NO_TIMESTAMP_MS, LeaderEpoch, Offset, Position
 
 
@@ -20,6 +22,26 @@ class TimestampOffset(NamedTuple):
     timestamp_ms: int
     offset: Offset
     leader_epoch: LeaderEpoch  # -1 where the batch has none
+
+
+class TimeCandidate(NamedTuple):
+    """A batch that may hold the record that is looked for."""
+
+    batch: bytes
+    header: BatchHeader
+    timestamp_ms: int  # the record has at least this
+    first_offset: Offset  # and this
+
+    def search(self) -> TimestampOffset | None:
+        """The first such record. InvalidRecordBatch where the records cannot be read."""
+        header = self.header
+        base_offset, base_timestamp_ms = header.base_offset, header.base_timestamp_ms
+        append_time_ms = header.max_timestamp_ms if header.is_log_append_time else None
+        for offset_delta, timestamp_delta_ms, _ in scan(self.batch, header):
+            timestamp_ms = base_timestamp_ms + timestamp_delta_ms if append_time_ms is None else append_time_ms
+            if timestamp_ms >= self.timestamp_ms and base_offset + offset_delta >= self.first_offset:
+                return TimestampOffset(timestamp_ms, base_offset + offset_delta, header.leader_epoch)
+        return None
 
 
 class TimeLookup:
@@ -44,8 +66,8 @@ class TimeLookup:
             latest_ms.append(max(own_ms, latest_ms[-1]) if latest_ms else own_ms)
         return latest_ms
 
-    def first_at_or_after(self, timestamp_ms: int, first_offset: Offset) -> TimestampOffset | None:
-        """The first record not before a moment; records before `first_offset` do not count."""
+    def first_at_or_after(self, timestamp_ms: int, first_offset: Offset) -> TimeCandidate | None:
+        """The first batch from `first_offset` on that claims a record not before a moment."""
         segments = self._segments
         for number in range(bisect_left(self._latest_so_far_ms(), timestamp_ms), len(segments)):
             segment = segments[number]
@@ -56,8 +78,8 @@ class TimeLookup:
                     return found  # otherwise the late record lies before `first_offset`
         return None
 
-    def latest(self) -> TimestampOffset | None:
-        """The first record that has the largest timestamp of all; None where no record has one."""
+    def latest(self) -> TimeCandidate | None:
+        """The first batch that has the largest timestamp of all; None where no record has one."""
         finished_ms = self._latest_so_far_ms()
         chosen = self._segments.active
         if finished_ms and finished_ms[-1] >= chosen.latest().timestamp_ms:
@@ -69,25 +91,20 @@ class TimeLookup:
         position = chosen.offset_index.lookup(last_offset)
         for found, header in headers_from(chosen.file(), position, chosen.size_bytes, SEEK_CHUNK_BYTES):
             if header.max_timestamp_ms == timestamp_ms:
-                return _first_in_batch(chosen, found, header, timestamp_ms, header.base_offset)
+                return _candidate(chosen, found, header, timestamp_ms, header.base_offset)
         return None
 
 
-def _first_in_segment(segment: Segment, timestamp_ms: int, first_offset: Offset) -> TimestampOffset | None:
+def _first_in_segment(segment: Segment, timestamp_ms: int, first_offset: Offset) -> TimeCandidate | None:
     start_offset = max(segment.time_index.lookup(timestamp_ms), first_offset)
     position = segment.offset_index.lookup(start_offset)
     for found, header in headers_from(segment.file(), position, segment.size_bytes, SEEK_CHUNK_BYTES):
         if header.max_timestamp_ms >= timestamp_ms and header.last_offset >= first_offset:
-            answer = _first_in_batch(segment, found, header, timestamp_ms, first_offset)
-            if answer is not None:
-                return answer
+            return _candidate(segment, found, header, timestamp_ms, first_offset)
     return None
 
 
-def _first_in_batch(
+def _candidate(
     segment: Segment, position: Position, header: BatchHeader, timestamp_ms: int, first_offset: Offset
-) -> TimestampOffset | None:
-    for record in decode_records(segment.file().read(position, header.size_bytes)):
-        if record.timestamp_ms >= timestamp_ms and record.offset >= first_offset:
-            return TimestampOffset(record.timestamp_ms, record.offset, header.leader_epoch)
-    return None
+) -> TimeCandidate:
+    return TimeCandidate(segment.file().read(position, header.size_bytes), header, timestamp_ms, first_offset)

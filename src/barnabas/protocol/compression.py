@@ -38,6 +38,10 @@ class DecompressionError(ValueError):
     """The bytes are not what the codec wrote, or unpack to more than was allowed."""
 
 
+class TooMuchData(DecompressionError):
+    """They unpack to more than was allowed, or might: where they are corrupt as well, nobody knows."""
+
+
 # Kafka's defaults (compression.gzip.level, compression.zstd.level); Java's -1 for gzip means 6.
 GZIP_LEVEL = 6
 ZSTD_LEVEL = 3
@@ -84,6 +88,11 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 def decompress(codec: Codec, data: Buffer, size_max: int) -> bytes:
     """The unpacked bytes; DecompressionError where they are malformed or more than `size_max`."""
+    return bytes(unpack(codec, data, size_max))
+
+
+def unpack(codec: Codec, data: Buffer, size_max: int) -> bytes | bytearray:
+    """As `decompress`, in whatever the codec gives: a large batch is in memory once."""
     if codec == Codec.GZIP:
         return _decompress_gzip(data, size_max)
     if codec == Codec.SNAPPY:
@@ -96,7 +105,7 @@ def decompress(codec: Codec, data: Buffer, size_max: int) -> bytes:
         return _decompress_bounded("zstd", data, bound, size_max)
     assert codec == Codec.NONE
     if len(data) > size_max:
-        raise DecompressionError(f"{len(data)} bytes where at most {size_max} are allowed")
+        raise TooMuchData(f"{len(data)} bytes where at most {size_max} are allowed")
     return bytes(data)
 
 
@@ -123,7 +132,7 @@ def _decompress_gzip(data: Buffer, size_max: int) -> bytes:
             raise DecompressionError(f"gzip: {problem}") from None
         room -= len(part)
         if room < 0:
-            raise DecompressionError(f"gzip: unpacks to more than {size_max} bytes")
+            raise TooMuchData(f"gzip: unpacks to more than {size_max} bytes")
         parts.append(part)
         position += len(chunk) - len(member.unused_data)
     if not member.eof:
@@ -176,7 +185,7 @@ def _decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > size_max:
-            raise DecompressionError(f"snappy: unpacks to {size} bytes where at most {size_max} are allowed")
+            raise TooMuchData(f"snappy: unpacks to {size} bytes where at most {size_max} are allowed")
         if size > SNAPPY_RATIO_MAX * len(block):
             raise DecompressionError(f"snappy: {len(block)} bytes cannot hold the {size} that they claim")
         return bytes(cramjam.snappy.decompress_raw(block))
@@ -184,16 +193,18 @@ def _decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
         raise DecompressionError(str(problem)) from None
 
 
-def _decompress_bounded(name: str, data: Buffer, bound: int, size_max: int) -> bytes:
+def _decompress_bounded(name: str, data: Buffer, bound: int, size_max: int) -> bytearray:
     """Unpacks into a buffer of fixed size, so that a bomb hits its end instead of growing it."""
     cramjam = _cramjam()
     out = bytearray(min(bound, size_max))
     try:
         size = getattr(cramjam, name).decompress_into(data, out)
     except cramjam.DecompressionError as problem:
-        hint = f", or unpacks to more than {size_max} bytes" if bound > size_max else ""
-        raise DecompressionError(f"{name}: {problem}{hint}") from None
-    return bytes(memoryview(out)[:size])
+        if bound > size_max:
+            raise TooMuchData(f"{name}: {problem}, or unpacks to more than {size_max} bytes") from None
+        raise DecompressionError(f"{name}: {problem}") from None
+    del out[size:]
+    return out
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:

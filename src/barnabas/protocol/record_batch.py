@@ -10,7 +10,7 @@
     attributes: codec (bits 0 to 2), log append time (3), transactional (4), control (5), delete horizon (6)
 
 Owns the reading and patching of headers (per batch, hot) and the encoding and decoding of records (for clients,
-coordinators and recompression; the broker's produce and fetch never come here).
+coordinators and recompression; what a broker looks at is in `record_scan`).
 Always holds: malformed bytes raise InvalidRecordBatch and nothing else. Base offset and leader epoch lie outside the
 CRC, so assigning them needs no new checksum. Does not know: files, offsets of a log, sequence rules.
 """
@@ -272,7 +272,7 @@ def _decode_all(data: bytes, header: BatchHeader) -> list[Record]:
     return records
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
     """A zigzag varint of at most 64 bits; IndexError where the data ends within it."""
     number = data[position]
     if number < 0x80:

@@ -39,6 +39,7 @@ from barnabas.server.replicas.log_directory import LogDirectory
 from barnabas.server.replicas.maintenance import Maintenance
 from barnabas.server.replicas.partition import Partition
 from barnabas.server.replicas.partitions import Partitions
+from barnabas.server.replicas.record_work import RecordWork
 from barnabas.server.replicas.replica_fetch import ReplicaSessions
 from barnabas.server.supervisor import Supervisor
 from barnabas.server.telemetry import ClientTelemetry
@@ -97,6 +98,7 @@ class Broker:
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots, runtime.random)
         self.replica_sessions = ReplicaSessions(runtime.random)
         self.leader_throttle = Throttle()
+        self.record_work = RecordWork(runtime)
         self.acceptor = self._acceptor(ListenerKind.BROKERS)
         self.controller_acceptor = self._acceptor(ListenerKind.CONTROLLERS)
         self.groups = GroupCoordinator(self)

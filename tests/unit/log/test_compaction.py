@@ -2,7 +2,7 @@
 
 import pytest
 from compaction_fixtures import compact, read_all
-from log_fixtures import DIRECTORY, NOW_MS, append, topic_config
+from log_fixtures import DIRECTORY, NOW_MS, append, offset_for_timestamp, offset_of_max_timestamp, topic_config
 
 from barnabas.log.cleaner import UncleanableLog, clean
 from barnabas.log.cleaning import Buffers, Cleaning
@@ -211,10 +211,10 @@ def test_a_segment_with_nothing_left_stays_as_a_name(disk: MemoryDisk) -> None:
     log.roll(NOW_MS)
     compact(disk, log, NOW_MS)
     assert [offset for offset, _, _ in pairs(log)] == [5]
-    found = log.offset_of_max_timestamp()
+    found = offset_of_max_timestamp(log)
     assert found is not None
     assert found.offset == 5
-    found = log.offset_for_timestamp(NOW_MS)
+    found = offset_for_timestamp(log, NOW_MS)
     assert found is not None
     assert found.offset == 5
     log.close()

@@ -128,3 +128,17 @@ def test_a_broken_file_is_named_with_its_line(data: bytes, line: int) -> None:
     with pytest.raises(CheckpointError, match=f"^here: line {line}: ") as caught:
         LeaderEpochs.decode(data, "here")
     assert (caught.value.path, caught.value.line) == ("here", line)
+
+
+def test_an_epoch_that_leads_counts_before_it_has_written() -> None:
+    empty = LeaderEpochs().led_by(0, 0)
+    assert empty.end_offset_for(0, 0) == (0, 0)
+    assert empty.end_offset_for(1, 0) == (-1, -1)
+    assert empty.epoch_for(0) == 0
+    known = LeaderEpochs([EpochStart(2, 0)])
+    led = known.led_by(5, 30)
+    assert led.end_offset_for(5, 30) == (5, 30)
+    assert led.end_offset_for(3, 30) == (2, 30)
+    assert known.entries == [(2, 0)]
+    assert known.led_by(2, 30) is known
+    assert known.led_by(-1, 30) is known

@@ -3,7 +3,7 @@
 import errno
 
 import pytest
-from log_fixtures import DIRECTORY, NOW_MS, append, batch, read_all, records, topic_config
+from log_fixtures import DIRECTORY, NOW_MS, append, batch, offset_for_timestamp, read_all, records, topic_config
 
 from barnabas.errors import ErrorCode
 from barnabas.log.log import AppendOrigin, Log
@@ -198,7 +198,7 @@ def test_log_append_time() -> None:
     info = append(log, 3, timestamp_ms=1, now_ms=NOW_MS + 77)
     assert info.log_append_time_ms == NOW_MS + 77
     assert [record.timestamp_ms for record in read_all(log)] == [NOW_MS + 77] * 3
-    found = log.offset_for_timestamp(NOW_MS)
+    found = offset_for_timestamp(log, NOW_MS)
     assert found is not None
     assert (found.timestamp_ms, found.offset) == (NOW_MS + 77, 0)
 

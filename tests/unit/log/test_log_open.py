@@ -3,12 +3,24 @@
 from pathlib import Path
 
 import pytest
-from log_fixtures import DIRECTORY, NOW_MS, SMALL, append, batch, filled, read_all, simulated_disk, topic_config
+from log_fixtures import (
+    DIRECTORY,
+    NOW_MS,
+    SMALL,
+    append,
+    batch,
+    filled,
+    offset_for_timestamp,
+    read_all,
+    simulated_disk,
+    topic_config,
+)
 
 from barnabas.errors import ErrorCode
 from barnabas.log.log import Log
 from barnabas.log.recovery import read_topic_id
 from barnabas.log.scan import headers_from
+from barnabas.protocol.record_batch import Record, encode_batch
 from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.simulation.disk import SimulatedDisk
 
@@ -200,6 +212,27 @@ def test_a_tail_that_is_missing_without_a_trace_ends_the_log() -> None:
     check_whole(log, end)
 
 
+def compacted_once(disk: MemoryDisk, first_offsets: list[int]) -> None:
+    """Two segments of a topic that was compacted once and is not now: a gap before the second one."""
+    log = Log.open(disk, DIRECTORY, topic_config(), NOW_MS)
+    for offset in (*first_offsets, 20, 23):
+        if offset == 20:
+            log.roll(NOW_MS, 20)
+        log.append_as_follower(
+            memoryview(encode_batch([Record(offset, NOW_MS, b"k", b"v")], base_offset=offset)), NOW_MS
+        )
+    log.abandon()
+
+
+@pytest.mark.parametrize("first_offsets", [[0, 5, 7], [0, 1, 2]])
+def test_gaps_that_compaction_left_stay_where_the_topic_is_not_compacted_any_more(first_offsets: list[int]) -> None:
+    disk = MemoryDisk()
+    compacted_once(disk, first_offsets)
+    log = Log.open(disk, DIRECTORY, topic_config(cleanup_policy="delete"), NOW_MS)
+    assert [record.offset for record in read_all(log)] == [*first_offsets, 20, 23]
+    assert log.cut_bytes == 0
+
+
 def test_an_older_leader_epoch_behind_a_newer_one_ends_the_log() -> None:
     disk = MemoryDisk()
     log = filled(disk, 12)
@@ -231,7 +264,7 @@ def test_files_that_can_be_rebuilt(suffix: str, clean: bool, damage: str) -> Non
                 disk.open(f"{DIRECTORY}/{name}").truncate(0)
     log = reopened(disk, clean_shutdown=clean)
     check_whole(log)
-    assert log.offset_for_timestamp(NOW_MS) is not None
+    assert offset_for_timestamp(log, NOW_MS) is not None
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\0\0\0", b"0\n5\n0 0\n"])

@@ -3,7 +3,15 @@
 import random
 
 import pytest
-from log_fixtures import DIRECTORY, NOW_MS, append, read_all, topic_config
+from log_fixtures import (
+    DIRECTORY,
+    NOW_MS,
+    append,
+    offset_for_timestamp,
+    offset_of_max_timestamp,
+    read_all,
+    topic_config,
+)
 
 from barnabas.log.log import Log
 from barnabas.protocol.compression import Codec
@@ -32,7 +40,7 @@ def check(log: Log) -> None:
     for timestamp_ms in range(NOW_MS - 150, NOW_MS + 800, 7):
         first = next((record for record in records if record.timestamp_ms >= timestamp_ms), None)
         expected = first and (first.timestamp_ms, first.offset, log.leader_epoch_of(first.offset))
-        assert log.offset_for_timestamp(timestamp_ms) == expected
+        assert offset_for_timestamp(log, timestamp_ms) == expected
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
@@ -55,31 +63,43 @@ def test_the_first_of_the_latest_records(seed: int) -> None:
     everything = read_all(log)
     latest = max(record.timestamp_ms for record in everything)
     offset = next(record.offset for record in everything if record.timestamp_ms == latest)
-    assert log.offset_of_max_timestamp() == (latest, offset, log.leader_epoch_of(offset))
+    assert offset_of_max_timestamp(log) == (latest, offset, log.leader_epoch_of(offset))
 
 
 def test_an_empty_log_has_no_time() -> None:
     log = Log.open(MemoryDisk(), DIRECTORY, topic_config(), NOW_MS)
-    assert log.offset_for_timestamp(0) is None
-    assert log.offset_of_max_timestamp() is None
+    assert offset_for_timestamp(log, 0) is None
+    assert offset_of_max_timestamp(log) is None
 
 
 def test_records_without_time_are_not_found() -> None:
     log = Log.open(MemoryDisk(lambda: NOW_MS), DIRECTORY, topic_config(), NOW_MS)
     append(log, timestamp_ms=-1)
-    assert log.offset_for_timestamp(5) is None
-    assert log.offset_of_max_timestamp() is None
+    assert offset_for_timestamp(log, 5) is None
+    assert offset_of_max_timestamp(log) is None
 
 
 def test_everything_deleted() -> None:
     log = Log.open(MemoryDisk(), DIRECTORY, topic_config(), NOW_MS)
     append(log, 5)
     log.delete_records_before(5)
-    assert log.offset_for_timestamp(0) is None
+    assert offset_for_timestamp(log, 0) is None
 
 
 def test_the_log_start_may_lie_within_a_batch() -> None:
     log = Log.open(MemoryDisk(), DIRECTORY, topic_config(), NOW_MS)
     append(log, 5)
     log.delete_records_before(3)
-    assert log.offset_for_timestamp(0) == (NOW_MS + 3, 3, 0)
+    assert offset_for_timestamp(log, 0) == (NOW_MS + 3, 3, 0)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_the_latest_record_is_found_though_an_index_was_deleted_after_a_clean_stop(suffix: str) -> None:
+    disk = MemoryDisk()
+    log = Log.open(disk, DIRECTORY, topic_config(), NOW_MS)
+    for timestamp_ms in (NOW_MS, NOW_MS + 9, NOW_MS + 3):
+        log.append_as_leader(memoryview(encode_batch([Record(0, timestamp_ms, b"k", b"v")])), 0, NOW_MS)
+    log.close()
+    disk.remove(f"{DIRECTORY}/{0:020d}{suffix}")
+    log = Log.open(disk, DIRECTORY, topic_config(), NOW_MS, clean_shutdown=True)
+    assert offset_of_max_timestamp(log) == (NOW_MS + 9, 1, 0)

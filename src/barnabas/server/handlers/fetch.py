@@ -24,7 +24,7 @@ from barnabas.replication.fetch_session import FetchContext, FetchPartition
 from barnabas.server.context import ListenerKind, RequestContext
 from barnabas.server.quorum import quorum_fetch
 from barnabas.server.replicas import leader_hints, read_replica, replica_fetch
-from barnabas.server.replicas.fetch_answers import fetch_failed
+from barnabas.server.replicas.fetch_answers import diverging_epoch, fetch_failed
 from barnabas.server.replicas.fetch_wait import FetchWait
 from barnabas.server.replicas.leader_hints import LeaderHints
 from barnabas.server.replicas.partition import Partition
@@ -139,12 +139,12 @@ def read(
         return partition.fetch_failed(error)
     if wanted.partition_max_bytes < 0 or request.max_bytes < 0:
         return partition.fetch_failed(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, which cannot read less than nothing
-    diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
-    if diverging is not None:
-        room = 0
-        at_least_one = False
+    diverging = diverging_epoch(partition.log, wanted.last_fetched_epoch, wanted.fetch_offset)
+    if diverging is not None and diverging.epoch == NO_LEADER_EPOCH:
+        return partition.fetch_failed(ErrorCode.OFFSET_OUT_OF_RANGE)  # of an epoch that this log has not heard of
     data = partition.fetch(
-        fetch_offset=wanted.fetch_offset,
+        # Where the logs part the offset means nothing here: the answer has no records, and says where they part.
+        fetch_offset=wanted.fetch_offset if diverging is None else partition.log.log_end_offset,
         size_bytes_max=room,
         at_least_one=at_least_one,
         isolation_level=request.isolation_level,

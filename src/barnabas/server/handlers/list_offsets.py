@@ -4,11 +4,16 @@ after a timestamp.
 A new leader whose watermark may be behind what its predecessor has shown says OFFSET_NOT_AVAILABLE, to clients before
 version 5 LEADER_NOT_AVAILABLE: offsets must not go back. Who is no consumer sees to the end of the log.
 There is no tiered storage here, so the earliest local offset is the earliest, and nothing is tiered or pending.
+Records are searched off the event loop, while the requests behind this one wait. A batch whose records cannot be read
+is INVALID_RECORD for its partition; Kafka says the same, or UNKNOWN_SERVER_ERROR where compressed bytes are corrupt.
+A partition that is named twice is INVALID_REQUEST, and answered once, as in Kafka.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Awaitable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.list_offsets import (
@@ -18,6 +23,7 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from barnabas.protocol.record_batch import InvalidRecordBatch
 from barnabas.protocol.special_numbers import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -35,6 +41,8 @@ from barnabas.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP_MS, Offset
 if TYPE_CHECKING:
     from barnabas.server.broker import Broker
 
+logger = logging.getLogger(__name__)
+
 LEADER_EPOCH_SINCE_VERSION = 4
 OFFSET_NOT_AVAILABLE_SINCE_VERSION = 5
 CONSUMER_REPLICA_ID = -1
@@ -51,18 +59,54 @@ SPECIAL_SINCE_VERSION = {
 }
 
 
-def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+class Search(NamedTuple):
+    """An answer that depends on records."""
+
+    response: ListOffsetsPartitionResponse
+    partition: Partition
+    timestamp: int
+    visible_end: Offset
+    version: int
+
+
+def handle(
+    broker: Broker, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     isolation_level = request.isolation_level if request.replica_id == CONSUMER_REPLICA_ID else None
+    repeated = drop_repeated(request)
     topics = []
+    searches: list[Search] = []
     for topic in request.topics:
         partitions = broker.partitions.topic(topic.name)
         answers = []
         for wanted in topic.partitions:
             partition = partitions.get(wanted.partition_index)
             error = error_of(broker, topic.name, wanted, partition, request.replica_id != DEBUGGING_REPLICA_ID)
-            answers.append(answer(wanted, partition, error, context.api_version, isolation_level))
+            if repeated and (topic.name, wanted.partition_index) in repeated:
+                error = ErrorCode.INVALID_REQUEST
+            answers.append(answer(wanted, partition, error, context.api_version, isolation_level, searches))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return ListOffsetsResponse(topics=topics)
+    response = ListOffsetsResponse(topics=topics)
+    return search_all(broker, searches, response) if searches else response
+
+
+def drop_repeated(request: ListOffsetsRequest) -> set[tuple[str, int]]:
+    """Partitions that are named more than once; one mention of each stays."""
+    seen: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        kept = []
+        for wanted in topic.partitions:
+            name = (topic.name, wanted.partition_index)
+            if name in seen:
+                repeated.add(name)
+            else:
+                seen.add(name)
+                kept.append(wanted)
+        topic.partitions = kept
+    if repeated:
+        request.topics = [topic for topic in request.topics if topic.partitions]
+    return repeated
 
 
 def error_of(
@@ -81,6 +125,7 @@ def answer(
     error: ErrorCode,
     version: int,
     isolation_level: int | None,
+    searches: list[Search],
 ) -> ListOffsetsPartitionResponse:
     response = ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
@@ -88,42 +133,89 @@ def answer(
         offset=NO_OFFSET,
         leader_epoch=NO_LEADER_EPOCH,
     )
-    if wanted.timestamp < 0 and version < SPECIAL_SINCE_VERSION.get(wanted.timestamp, version + 1):
+    if error == ErrorCode.INVALID_REQUEST:
+        response.error_code = error
+    elif wanted.timestamp < 0 and version < SPECIAL_SINCE_VERSION.get(wanted.timestamp, version + 1):
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
     else:
         response.error_code = error
         if error == ErrorCode.NONE and partition is not None:
-            look_up(wanted.timestamp, partition, isolation_level, response)
-            if response.error_code and version < OFFSET_NOT_AVAILABLE_SINCE_VERSION:
-                response.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+            if is_of_records(wanted.timestamp):
+                end = visible_end(partition, isolation_level)
+                searches.append(Search(response, partition, wanted.timestamp, end, version))
+                if not is_known(partition, isolation_level):
+                    response.error_code = not_available(version)  # unless a record is found
+            else:
+                look_up(wanted.timestamp, partition, isolation_level, version, response)
     if version < LEADER_EPOCH_SINCE_VERSION:
         response.leader_epoch = NO_LEADER_EPOCH
     return response
 
 
-def look_up(
-    timestamp: int, partition: Partition, isolation_level: int | None, response: ListOffsetsPartitionResponse
-) -> None:
+def is_of_records(timestamp: int) -> bool:
+    return timestamp >= 0 or timestamp == MAX_TIMESTAMP
+
+
+def is_known(partition: Partition, isolation_level: int | None) -> bool:
     """`isolation_level` is None where it is no consumer who asks."""
+    return isolation_level is None or partition.knows_watermark
+
+
+def not_available(version: int) -> ErrorCode:
+    since = OFFSET_NOT_AVAILABLE_SINCE_VERSION
+    return ErrorCode.OFFSET_NOT_AVAILABLE if version >= since else ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def look_up(
+    timestamp: int,
+    partition: Partition,
+    isolation_level: int | None,
+    version: int,
+    response: ListOffsetsPartitionResponse,
+) -> None:
+    """What needs no record."""
     log = partition.log
-    is_known = isolation_level is None or partition.knows_watermark
     if timestamp == LATEST_TIMESTAMP:
-        if is_known:
+        if is_known(partition, isolation_level):
             response.offset = visible_end(partition, isolation_level)
             response.leader_epoch = partition.leader_epoch
         else:
-            response.error_code = ErrorCode.OFFSET_NOT_AVAILABLE
+            response.error_code = not_available(version)
     elif timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         response.offset = log.log_start_offset
         response.leader_epoch = log.leader_epoch_of(log.log_start_offset)
-    elif timestamp not in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
-        found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-        if found is not None and found.offset < visible_end(partition, isolation_level):
-            response.timestamp = found.timestamp_ms
-            response.offset = found.offset
-            response.leader_epoch = found.leader_epoch
-        elif not is_known:
-            response.error_code = ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+async def search_all(broker: Broker, searches: Iterable[Search], response: ListOffsetsResponse) -> ListOffsetsResponse:
+    for each in searches:
+        try:
+            await search(broker, each)
+        except InvalidRecordBatch as problem:
+            logger.warning("%s: cannot look up a time: %s", each.partition.name, problem)
+            each.response.error_code = ErrorCode.INVALID_RECORD
+        except OSError as problem:
+            logger.error("%s: cannot look up a time: %s", each.partition.name, problem)
+            each.response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    return response
+
+
+async def search(broker: Broker, wanted: Search) -> None:
+    log, timestamp = wanted.partition.log, wanted.timestamp
+    is_max = timestamp == MAX_TIMESTAMP
+    candidate = log.times.latest() if is_max else log.times.first_at_or_after(timestamp, log.log_start_offset)
+    while candidate is not None and candidate.header.base_offset < wanted.visible_end:
+        found = await broker.record_work.do(candidate.search)
+        if found is not None:
+            if found.offset < wanted.visible_end:
+                response = wanted.response
+                response.error_code = ErrorCode.NONE
+                response.timestamp, response.offset = found.timestamp_ms, found.offset
+                response.leader_epoch = (
+                    found.leader_epoch if wanted.version >= LEADER_EPOCH_SINCE_VERSION else NO_LEADER_EPOCH
+                )
+            return
+        next_offset = max(candidate.header.next_offset, log.log_start_offset)
+        candidate = None if is_max else log.times.first_at_or_after(timestamp, next_offset)
 
 
 def visible_end(partition: Partition, isolation_level: int | None) -> Offset:

@@ -29,10 +29,11 @@ from barnabas.config.validation import LONG_MAX
 from barnabas.errors import ErrorCode
 from barnabas.log.append import AppendInfo, AppendOrigin
 from barnabas.log.file_range import FileRange
+from barnabas.log.inspection import Inspected
 from barnabas.log.log import Log
 from barnabas.metadata import topic_names
 from barnabas.metadata.image import PartitionImage
-from barnabas.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from barnabas.protocol.messages.fetch import AbortedTransaction, PartitionData
 from barnabas.protocol.special_numbers import ACKS_ALL, READ_COMMITTED
 from barnabas.replication.leader import LeaderState, Progress
 from barnabas.runtime.exclusive import ExclusiveCalls
@@ -151,6 +152,7 @@ class Partition:
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
         self.replicas, self.in_sync = state.replicas, state.isr
+        self.log.led_epoch = state.leader_epoch if state.replicas == (self._cluster.node_id,) else NO_LEADER_EPOCH
         if state.leader != self._cluster.node_id:
             self._cease_to_lead()
         elif len(state.replicas) == 1:
@@ -311,7 +313,14 @@ class Partition:
 
     # Writing
 
-    def append(self, records: memoryview, acks: int, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo:
+    def append(
+        self,
+        records: memoryview,
+        acks: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        inspected: Inspected | AppendInfo | None = None,
+        defers: bool = False,
+    ) -> AppendInfo:
         leader = self._leader
         if not self.is_leader or (origin is AppendOrigin.CLIENT and not self._cluster.holds_lease):
             return AppendInfo.failed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -322,7 +331,7 @@ class Partition:
             return AppendInfo.failed(ErrorCode.KAFKA_STORAGE_ERROR)
         log = self.log
         try:
-            info = log.append_as_leader(records, self.leader_epoch, self._clock.now_ms(), origin)
+            info = log.append_as_leader(records, self.leader_epoch, self._clock.now_ms(), origin, inspected, defers)
         except OSError as error:
             logger.error("%s: cannot append, the producer is told KAFKA_STORAGE_ERROR: %s", self.name, error)
             log.refused(records)
@@ -574,15 +583,6 @@ class Partition:
 
     def fetch_failed(self, error: ErrorCode) -> PartitionData:
         return fetch_failed(self.name.partition, error)
-
-    def diverging_epoch(self, last_fetched_epoch: LeaderEpoch, fetch_offset: Offset) -> EpochEndOffset | None:
-        """Where the reader's log and this one part, if they do (KIP-595)."""
-        if last_fetched_epoch == NO_LEADER_EPOCH:
-            return None
-        epoch, end_offset = self.log.end_offset_for_epoch(last_fetched_epoch)
-        if epoch < last_fetched_epoch or end_offset < fetch_offset:
-            return EpochEndOffset(epoch=epoch, end_offset=end_offset)
-        return None
 
     # The end
 

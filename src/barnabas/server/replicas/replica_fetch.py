@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from barnabas.replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, SESSION_ID_MAX, has_records
-from barnabas.server.replicas.fetch_answers import fetch_failed
+from barnabas.server.replicas.fetch_answers import diverging_epoch, fetch_failed
 from barnabas.server.replicas.fetch_wait import FetchWait
 from barnabas.server.replicas.partition import Partition
 from barnabas.types import BrokerId, LeaderEpoch, Offset, Uuid
@@ -288,7 +288,7 @@ def read(
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER  # with or without a lease: who follows a leader is told what it has
     if error != ErrorCode.NONE:
         return partition.fetch_failed(error)
-    diverging = partition.diverging_epoch(position.last_fetched_epoch, position.fetch_offset)
+    diverging = diverging_epoch(partition.log, position.last_fetched_epoch, position.fetch_offset)
     if diverging is not None:
         data = partition.fetch_failed(ErrorCode.NONE)
         data.diverging_epoch = diverging
