@@ -3,7 +3,7 @@
 The checks are Kafka's, in its order, on the batch header alone: where the topic or the header asks for more, the answer
 is NEEDS_INSPECTION, and `log.inspection` looks at the records.
 Differs from Kafka: broken records under a matching CRC, or a header whose largest timestamp is not that of its
-records, are stored as they came, unless `record.validation` asks otherwise (docs/decisions/0006-record-validation.md);
+records, are stored as they came, unless `record.validation` asks otherwise (docs/decisions/0007-record-validation.md);
 an unknown codec and linked LZ4 blocks get a proper error instead of UNKNOWN_SERVER_ERROR; a batch has a largest number
 of records.
 Always holds: checking changes nothing. Does not know: offsets, sequences of producers, files.
