@@ -3,7 +3,8 @@
     benchmarks/run.py                 rounds A B A B A B, medians
     benchmarks/run.py --quick         one small round: shows that everything works, its figures mean little
     benchmarks/run.py --barnabas-only without Apache Kafka (also where Java or its jars are missing)
-    benchmarks/run.py --only one      a part alone: one broker, three brokers (three), transactions, growth (flatness)
+    benchmarks/run.py --only one      a part alone: one broker, three brokers (three), transactions, cold reads
+                                      (cold), growth (flatness)
 
 Prints a table and writes it to benchmarks/results/DATE-COMMIT.md, or DATE-COMMIT-PART.md; a quick run is not kept.
 Ratios of one run on one machine are what counts: figures of different machines, or of a busy one, are not to be
@@ -27,10 +28,10 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPOSITORY / name) for name in ("benchmarks", "tests/support", "src")]
 
 import apache_kafka  # noqa: E402
-from end_to_end import flatness, report, side, transactions  # noqa: E402
+from end_to_end import cold_reads, flatness, report, side, transactions  # noqa: E402
 
 RESULTS = REPOSITORY / "benchmarks" / "results"
-PARTS = ("one", "three", "transactions", "flatness")
+PARTS = ("one", "three", "transactions", "cold", "flatness")
 ROUNDS = 3
 SAMPLES = 2_000
 TRANSACTION_SECONDS, QUICK_TRANSACTION_SECONDS = 10.0, 1.0
@@ -114,6 +115,23 @@ def compare_transactions(rounds: int, quick: bool, with_kafka: bool) -> list[str
     return ["## Transactions", "", heading, "", *report.comparison(barnabas, kafka), ""]
 
 
+def compare_cold(rounds: int, quick: bool, with_kafka: bool) -> list[str]:
+    bulk_bytes = cold_reads.QUICK_BULK_BYTES if quick else cold_reads.BULK_BYTES
+    barnabas: report.Rounds = []
+    kafka: report.Rounds = []
+    for number in range(rounds):
+        say(f"cold reads, round {number + 1} of {rounds}")
+        barnabas.append(cold_reads.measure(side.open_barnabas, bulk_bytes, lambda text: say(f"Barnabas: {text}")))
+        if with_kafka:
+            kafka.append(cold_reads.measure(side.open_kafka, bulk_bytes, lambda text: say(f"Kafka: {text}")))
+    heading = (
+        f"One broker. {cold_reads.RATE} records of 100 bytes a second, acks=all, beside a reader of "
+        f"{bulk_bytes / 1e9:g} GB that is evicted from the page cache before each of {cold_reads.PASSES} passes. "
+        f"Rounds: {rounds}; medians (least to most)."
+    )
+    return ["## Cold reads", "", heading, "", *report.comparison(barnabas, kafka), ""]
+
+
 def alternate(
     rounds: int,
     with_kafka: bool,
@@ -172,6 +190,8 @@ def main() -> int:
         lines += compare_three(rounds, options.quick, reason is None)
     if "transactions" in parts:
         lines += compare_transactions(rounds, options.quick, reason is None)
+    if "cold" in parts:
+        lines += compare_cold(rounds, options.quick, reason is None)
     if "flatness" in parts:
         lines += grow(options.quick)
     print("\n".join(lines))

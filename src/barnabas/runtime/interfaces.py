@@ -45,6 +45,9 @@ class File(Protocol):
     def read(self, position: int, size: int) -> bytes:
         """Fewer bytes than asked only where the file ends."""
 
+    def is_cached(self, position: int, size: int) -> bool:
+        """Whether a read would not wait for the platter. A guess from the ends of the range, and cheap."""
+
     def write(self, position: int, data: Buffer) -> None:
         """All of the data or OSError; after an error any part of it may have been written."""
 

@@ -110,6 +110,9 @@ class MemoryFile:
     def read(self, position: int, size: int) -> bytes:
         return self._open_content().read(position, size)
 
+    def is_cached(self, position: int, size: int) -> bool:
+        return True
+
     def write(self, position: int, data: Buffer) -> None:
         content = self._open_content()
         content.write(position, data)

@@ -87,6 +87,7 @@ class Acceptor:
             dispatcher=self._dispatcher,
             buffers=self._buffers,
             clock=self._runtime.clock,
+            offload=self._runtime.offload,
             supervisor=self._supervisor,
             frame_bytes_max=self.limits.frame_bytes_max,
             requests_in_flight_max=self.limits.requests_in_flight_max,

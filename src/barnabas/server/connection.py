@@ -4,7 +4,8 @@ Always holds: requests start in the order in which they came. One that waits in 
 that waits for its replicas) lets the next ones start; one that runs as a coroutine holds them back, so that a
 client that pipelines CreateTopics and Metadata sees what it created. While the peer does not take its answers,
 nothing more is read from it. A turn of the event loop starts no request after TURN_MS_MAX, and sends no more than
-TURN_BYTES_MAX; other connections have their turns before it goes on.
+TURN_BYTES_MAX; other connections have their turns before it goes on. What lies on the platter and not in memory is read
+by another thread before it is sent.
 
 Frames are handled where they were received (`runtime.frame_reader`). Hence the rule for handlers: a `records` view is
 valid until the handler returns, or first awaits.
@@ -16,21 +17,26 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from barnabas.log.file_range import FileRange
 from barnabas.protocol.framing import Output
 from barnabas.protocol.message import DecodeError
 from barnabas.runtime.frame_reader import FrameBuffers, FrameReader
-from barnabas.runtime.interfaces import Clock, Socket
+from barnabas.runtime.interfaces import Clock, File, Offload, Socket
 from barnabas.server.context import CloseConnection
 from barnabas.server.dispatch import Dispatcher, Reply
-from barnabas.server.supervisor import Supervisor
+from barnabas.server.supervisor import OnFailure, Supervisor, is_running
 
 logger = logging.getLogger(__name__)
 
 TURN_MS_MAX = 5.0  # of requests, counted in time because one may cost a thousand times as much as another
 TURN_BYTES_MAX = 1 << 20  # of answers: less than a millisecond of work for a peer that takes them at once
+# What is read ahead of a peer that takes much. The next answer then finds its beginning in memory too, where the event
+# loop looks for the first batch.
+READ_AHEAD_BYTES = 1 << 20
+READ_BYTES = 256 << 10  # at once, on another thread
 
 
 class Connection:
@@ -41,6 +47,7 @@ class Connection:
         dispatcher: Dispatcher,
         buffers: FrameBuffers,
         clock: Clock,
+        offload: Offload,
         supervisor: Supervisor,
         frame_bytes_max: int,
         requests_in_flight_max: int,
@@ -50,6 +57,7 @@ class Connection:
         self.active_ms = clock.monotonic_ms()  # when bytes last moved, either way
         self._dispatcher = dispatcher
         self._clock = clock
+        self._offload = offload
         self._supervisor = supervisor
         self._requests_in_flight_max = requests_in_flight_max  # a client that pipelines more waits in its own buffers
         self._on_close = on_close
@@ -71,6 +79,9 @@ class Connection:
         self._output = Output()
         self._parts: deque[memoryview | FileRange] = deque()
         self._awaits_writable = False
+        self._cached_bytes = 0  # at the beginning of the first part, where that is a range of a file
+        self._reading_in: asyncio.Task[None] | None = None  # a part that must be sent next
+        self._reading_ahead: asyncio.Task[None] | None = None
 
         socket.on_readable(self._readable)
 
@@ -219,6 +230,8 @@ class Connection:
 
     def _write(self) -> None:
         """Sends until all is sent, the peer's window is full, or the turn has had its share."""
+        if is_running(self._reading_in):
+            return
         parts = self._parts
         room_bytes = TURN_BYTES_MAX
         try:
@@ -228,10 +241,13 @@ class Connection:
                     return
                 part = parts[0]
                 if isinstance(part, FileRange):
-                    sent = self.socket.send_file(part.file, part.position, min(part.size_bytes, room_bytes))
+                    if self._cached_bytes == 0 and not self._is_cached(part):
+                        return
+                    sent = self.socket.send_file(part.file, part.position, min(self._cached_bytes, room_bytes))
                     if sent == 0:
                         self.close("a log file ended before the range that was promised from it")
                         return
+                    self._cached_bytes -= sent
                     rest: memoryview | FileRange | None = rest_of(part, sent)
                 else:
                     sent = self.socket.send(part, len(parts) > 1)
@@ -252,6 +268,37 @@ class Connection:
             self._awaits_writable = True
             self.socket.on_writable(self._writable)
         self._read_or_pause()
+
+    def _is_cached(self, part: FileRange) -> bool:
+        """If not, another thread reads the next piece, and then sending goes on."""
+        size_bytes = min(part.size_bytes, TURN_BYTES_MAX)
+        end = part.position + size_bytes
+        if not part.file.is_cached(part.position, size_bytes):
+            self._reading_in = self._supervisor.awaited("reading from the disk", self._read_in(part, size_bytes))
+            if self._awaits_writable:
+                self._awaits_writable = False
+                self.socket.on_writable(None)
+            self._read_or_pause()
+            return False
+        self._cached_bytes = size_bytes
+        takes_much = size_bytes >= READ_AHEAD_BYTES // 2 and not is_running(self._reading_ahead)
+        if takes_much and not part.file.is_cached(end, READ_AHEAD_BYTES):
+            work = partial(self._read, part.file, end, READ_AHEAD_BYTES)
+            self._reading_ahead = self._supervisor.start("reading ahead", work, OnFailure.ABANDON)
+        return True
+
+    async def _read_in(self, part: FileRange, size_bytes: int) -> None:
+        try:
+            await self._read(part.file, part.position, size_bytes)
+        except OSError as error:
+            self.close(f"a log file cannot be read: {error}")
+        self._reading_in = None
+        if not self._closed:
+            self._cached_bytes = size_bytes  # if it is gone again already, sending waits for it
+            self._guard(self._writable)
+
+    async def _read(self, file: File, position: int, size_bytes: int) -> None:
+        await self._offload(partial(read_all, file, position, size_bytes))
 
     def _writable(self) -> None:
         self._begin_turn()
@@ -293,6 +340,13 @@ class Connection:
         self._pending.clear()
         self._parts.clear()
         self._on_close(self)
+
+
+def read_all(file: File, position: int, size_bytes: int) -> None:
+    """Into the memory of the system. On another thread."""
+    end = position + size_bytes
+    while position < end and file.read(position, min(READ_BYTES, end - position)):
+        position += READ_BYTES
 
 
 def rest_of(part: FileRange, sent: int) -> FileRange | None:

@@ -21,6 +21,9 @@ from barnabas.simulation.file_names import FileNames, NameChange, parent_of, par
 PAGE_BYTES = 512  # what a crash keeps or loses of a map as one; smaller than real pages, to find more
 
 
+COLD_EVERY = 5  # questions whether something is cached, one is answered with no
+
+
 class DiskFault(OSError):
     """A failure that somebody asked for, in contrast to one that a bug has brought about."""
 
@@ -136,6 +139,11 @@ class SimulatedFile:
         self._disk.may_fail("read")
         return bytes(node.content[position : position + size])
 
+    def is_cached(self, position: int, size: int) -> bool:
+        """Now and then it is not, so that answers wait for the disk."""
+        self._disk.cache_questions += 1
+        return self._disk.cache_questions % COLD_EVERY != 0
+
     def write(self, position: int, data: Buffer) -> None:
         node = self._begin("write")
         self._disk.may_fail("write")
@@ -209,6 +217,7 @@ class SimulatedLock:
 class SimulatedDisk:
     def __init__(self, *, space_bytes: int = 1 << 40, now_ms: Callable[[], int] = lambda: 0) -> None:
         self.operations = 0  # changes and syncs so far
+        self.cache_questions = 0
         self.before_operation: Callable[[str], None] | None = None  # told the kind of each; others may run meanwhile
         self.on_operation: Callable[[str], None] | None = None  # told the kind of each change, after it happened
         self.on_change: Callable[[str, str], None] | None = None  # likewise, with the path

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from controllers import Offload
 from supervision import NotedSupervisor
 
 from barnabas.log.file_range import FileRange
@@ -16,7 +17,7 @@ from barnabas.runtime import frame_reader
 from barnabas.runtime.frame_reader import FrameBuffers
 from barnabas.runtime.interfaces import Address, Buffer, File
 from barnabas.runtime.memory_disk import MemoryDisk
-from barnabas.server.connection import TURN_BYTES_MAX, TURN_MS_MAX, Connection
+from barnabas.server.connection import READ_AHEAD_BYTES, TURN_BYTES_MAX, TURN_MS_MAX, Connection
 from barnabas.server.context import CloseConnection
 
 REQUESTS_IN_FLIGHT_MAX = 60
@@ -141,11 +142,13 @@ class Fixture:
         self.clock = StillClock()
         self.echo = Echo(self.clock)
         self.ended: list[Connection] = []
+        self.offload = Offload()
         self.connection = Connection(
             socket=self.socket,
             dispatcher=self.echo,  # type: ignore[arg-type]
             buffers=FrameBuffers(),
             clock=self.clock,
+            offload=self.offload,
             supervisor=NotedSupervisor(self.clock),
             frame_bytes_max=FRAME_BYTES_MAX,
             requests_in_flight_max=REQUESTS_IN_FLIGHT_MAX,
@@ -449,5 +452,77 @@ def test_no_answer_where_none_is_expected() -> None:
         at.echo.special[b"silent"] = lambda: None
         at.socket.feed(frame(b"silent") + frame(b"a"))
         assert at.socket.sent == b"<a>"
+
+    run(test)
+
+
+class ColdFile:
+    """Only what was read is in memory."""
+
+    path = "/log"
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.cached_until = 0
+        self.reads: list[int] = []
+
+    def is_cached(self, position: int, size: int) -> bool:
+        return min(position + size, len(self._content)) <= self.cached_until
+
+    def read(self, position: int, size: int) -> bytes:
+        self.reads.append(position)
+        self.cached_until = max(self.cached_until, position + size)
+        return self._content[position : position + size]
+
+
+def test_what_is_not_in_memory_is_read_elsewhere_before_it_is_sent() -> None:
+    async def test(at: Fixture) -> None:
+        content = bytes(range(256)) * 20_000  # five times what a turn sends
+        file: Any = ColdFile(content)
+        at.offload.hold = True
+        at.echo.special[b"fetch"] = lambda: EchoReply(FileRange(file, 0, len(content), 0))
+        at.socket.feed(frame(b"fetch") + frame(b"next"))
+        assert at.socket.sent == b"=", "nothing that would wait for the disk"
+        assert at.socket.writable is None, "or the event loop would spin"
+        assert at.socket.readable is None
+        while not at.socket.sent.endswith(b"<next>"):
+            await asyncio.sleep(0)
+            at.offload.release()
+            await asyncio.sleep(0)
+            if at.socket.writable is not None:
+                at.socket.writable()
+        assert at.socket.sent == b"=" + content + b"<next>"
+        assert at.socket.readable is not None
+
+    run(test)
+
+
+def test_what_comes_next_is_read_ahead_of_a_peer_that_takes_much() -> None:
+    async def test(at: Fixture) -> None:
+        file: Any = ColdFile(bytes(4 * TURN_BYTES_MAX))
+        file.cached_until = TURN_BYTES_MAX
+        at.echo.special[b"fetch"] = lambda: EchoReply(FileRange(file, 0, TURN_BYTES_MAX, 0))
+        at.socket.feed(frame(b"fetch"))
+        assert len(at.socket.sent) == TURN_BYTES_MAX, "without waiting"
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert file.cached_until == TURN_BYTES_MAX + READ_AHEAD_BYTES
+
+    run(test)
+
+
+def test_a_connection_that_ends_while_the_disk_is_read_stays_closed() -> None:
+    async def test(at: Fixture) -> None:
+        file: Any = ColdFile(bytes(100))
+        at.offload.hold = True
+        at.echo.special[b"fetch"] = lambda: EchoReply(FileRange(file, 0, 100, 0))
+        at.socket.feed(frame(b"fetch"))
+        await asyncio.sleep(0)
+        at.connection.close()
+        at.offload.release()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert at.socket.sent == b"="
+        assert at.ended == [at.connection]
 
     run(test)

@@ -25,6 +25,11 @@ _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 _MAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
 
+# Linux: a read that would have to wait for the platter fails instead.
+_NO_WAIT: int = getattr(os, "RWF_NOWAIT", 0)
+_ONE_BYTE = (bytearray(1),)
+SMALL_BYTES = 16 << 10  # the system reads at least so much at a time, so the end tells of the beginning
+
 # A sync on another thread may write the same file: what one has put aside must not be renamed by the other.
 _ASIDE = threading.Lock()
 
@@ -58,6 +63,20 @@ class SystemFile:
             parts.append(data)
             missing -= len(data)
         return b"".join(parts)
+
+    def is_cached(self, position: int, size: int) -> bool:
+        if not _NO_WAIT:
+            return True
+        try:
+            # The last byte first: what was read from the front is more likely to be there.
+            os.preadv(self._descriptor, _ONE_BYTE, position + size - 1, _NO_WAIT)
+            if size > SMALL_BYTES:
+                os.preadv(self._descriptor, _ONE_BYTE, position, _NO_WAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # this file system cannot tell; a read will tell what is wrong
+        return True
 
     def write(self, position: int, data: Buffer) -> None:
         written = os.pwrite(self._descriptor, data, position)
