@@ -1,7 +1,7 @@
 """How long a small write takes while somebody reads data that is not in the page cache. One broker.
 
 One topic holds `bulk_bytes` and is evicted (`posix_fadvise(DONTNEED)`) before each pass; a librdkafka consumer reads
-all of it. Meanwhile one record at a time is produced to another topic, RATE times a second, acks=all, over a raw socket.
+all of it. Meanwhile one record at a time is produced to another topic over a raw socket, RATE times a second, acks=all.
 A latency counts from the moment at which the record was due, so that a stall costs all the records that it held up.
 """
 

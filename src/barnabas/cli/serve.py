@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -93,8 +94,17 @@ def _serve(options: argparse.Namespace, read_settings: Callable[[], list[Given]]
         return failed(str(error), Exit.USAGE)
     except (DirectoryInUse, DirectoryMismatch, CheckpointError, MetadataUnavailable) as error:
         return failed(str(error))
+    except DirectoryFailed as error:
+        return failed(f"cannot start: {error}{_remedy(error.__cause__)}")
     except OSError as error:
-        return failed(f"cannot start: {error}")
+        return failed(f"cannot start: {error}{_remedy(error)}")
+
+
+def _remedy(error: BaseException | None) -> str:
+    """What to do where that is known."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "; free some space on that volume, or name a directory on another one, and start again"
+    return ""
 
 
 async def _run(config: BrokerConfig, memory: bool, supervised: bool) -> int:

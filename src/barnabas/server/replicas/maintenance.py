@@ -6,6 +6,7 @@ a broker with thousands of them still answers; what waits for the platter runs e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from barnabas.server.periodic import Periodic
@@ -55,13 +56,12 @@ class Maintenance:
         for partition in await self._each():
             if partition in self._broker.log_cleaner.in_progress:
                 continue  # compaction reads what might go; next time
-            partition.delete_old_segments(self._broker.runtime.clock.now_ms())
+            self._one("retention of", partition, lambda each: each.delete_old_segments(self._now_ms()))
             await self._breathe()
 
     async def remove_deleted_files(self) -> None:
-        now_ms = self._broker.runtime.clock.now_ms()
         for partition in await self._each():
-            partition.log.delete_files_due(now_ms)
+            self._one("removing files of", partition, lambda each: each.log.delete_files_due(self._now_ms()))
         await self._broker.partitions.remove_deleted()
 
     async def write_checkpoints(self) -> None:
@@ -75,11 +75,23 @@ class Maintenance:
 
     async def expire_producers(self) -> None:
         for partition in await self._each():
-            partition.log.expire_producers(self._broker.runtime.clock.now_ms())
+            self._one("expiring producers of", partition, lambda each: each.log.expire_producers(self._now_ms()))
             await self._breathe()
+
+    def _one(self, name: str, partition: Partition, work: Callable[[Partition], object]) -> None:
+        """A log that fails does not keep the others from their turn."""
+        if partition.closed:
+            return  # since the round began
+        try:
+            work(partition)
+        except Exception as error:
+            self._broker.supervisor.report(f"{name} {partition.name}", error, "it is tried again in the next round")
 
     async def _each(self) -> list[Partition]:
         return [partition for partition in self._broker.partitions if not partition.closed]
+
+    def _now_ms(self) -> int:
+        return self._broker.runtime.clock.now_ms()
 
     async def _breathe(self) -> None:
         await self._broker.runtime.clock.sleep(0)

@@ -318,4 +318,8 @@ class Partitions:
         """Directories of deleted topics, once readers in flight have had their time."""
         now_ms = self._runtime.clock.monotonic_ms()
         while self._removals and self._removals[0][0] <= now_ms:
-            await self._directory.remove(heappop(self._removals)[1])
+            path = heappop(self._removals)[1]
+            try:
+                await self._directory.remove(path)
+            except OSError as error:
+                self._supervisor.report(f"removing {path}", error, "its files stay until the next start")
