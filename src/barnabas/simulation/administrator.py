@@ -6,7 +6,8 @@ Does not know: what becomes of a request that was not answered; it looks at the 
 
 from __future__ import annotations
 
-from barnabas.controller.feature_updates import UPGRADE
+from barnabas.client.cluster import TRANSACTION_VERSION
+from barnabas.controller.feature_updates import SAFE_DOWNGRADE, UPGRADE
 from barnabas.controller.features import KRAFT_VERSION
 from barnabas.errors import ErrorCode
 from barnabas.metadata.topic_names import METADATA_TOPIC
@@ -31,7 +32,7 @@ from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateF
 from barnabas.simulation.client import Unavailable
 from barnabas.simulation.cluster import CONTROLLER_PORT
 from barnabas.simulation.history import TopicCreated, TopicDeleted, TopicDeletionAsked
-from barnabas.simulation.participants import Participant, Topic
+from barnabas.simulation.participants import RequestingParticipant, Topic
 from barnabas.types import Uuid
 
 ADD_RAFT_VOTER_VERSION = 1
@@ -47,7 +48,7 @@ PREFERRED = 0
 MIN_REPLICAS = 2  # with fewer nothing that is acknowledged would survive its node
 
 
-class Administrator(Participant):
+class Administrator(RequestingParticipant):
     """Creates topics, deletes those that nobody minds losing, and moves the partitions of the others."""
 
     _voters_in_log = False  # as far as it knows
@@ -116,6 +117,19 @@ class Administrator(Participant):
         response = await self.client.call_any(request, DELETE_TOPICS_VERSION)
         if response.responses[0].error_code == ErrorCode.NONE:
             self.board.history.tell(TopicDeleted(topic_id=topic_id))
+
+    async def ensure_transaction_version(self, level: int) -> None:
+        """Before there are any transactions: applications follow what the cluster has."""
+        update = FeatureUpdateKey(feature=TRANSACTION_VERSION, max_version_level=level, upgrade_type=SAFE_DOWNGRADE)
+        request = UpdateFeaturesRequest(feature_updates=[update])
+        while True:
+            try:
+                response = await self.client.call_any(request, UPDATE_FEATURES_VERSION)
+                if response.error_code == ErrorCode.NONE:
+                    return
+            except Unavailable:
+                pass
+            await self.back_off()
 
     # Voters of the metadata quorum
 

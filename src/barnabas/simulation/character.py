@@ -6,17 +6,20 @@ Does not know: how a run goes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from barnabas.simulation.faults import FaultPlan
 from barnabas.simulation.participants import Habits
+from barnabas.simulation.reading_application import GroupHabits
 
 GROUP_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "50",
+    "group.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "5000",
+    "group.consumer.session.timeout.ms": "2000",
 }
 
 STAMP_BYTES_MAX = 120  # what a value says about itself takes no more
@@ -30,9 +33,8 @@ EAGER_RATE = 0.3  # of runs that compact whatever they can, all the time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copier:
-    """A transactional client, and perhaps another one with the same transactional id."""
+    """A transactional application, and perhaps another one with the same transactional id."""
 
-    version: int
     timeout_ms: int
     has_twin: bool
 
@@ -49,12 +51,17 @@ class Character:
     timeout_ms: float
     producers: list[tuple[int, bool]]  # acks, idempotent
     consumers: list[bool]  # with sessions
-    members: int  # of the one group
+    members: int = 0  # of the one group
+    applications: list[tuple[int, bool]] = field(default_factory=list)  # that produce: acks, idempotent
+    readers: list[bool] = field(default_factory=list)  # with read_committed
+    group: GroupHabits
+    static_members: bool = False
     restarts_at_end: bool
     changes_voters: bool
     configures_voters: bool = True  # as they begin; to be changed, they must go into the log
     copiers: list[Copier] = field(default_factory=list)
-    stable_consumers: list[bool] = field(default_factory=list)  # with sessions
+    copying_group: GroupHabits | None = None
+    transaction_version: int = 2
     keyed_producers: int = 0
 
     @property
@@ -112,10 +119,10 @@ class Character:
             timeout_ms=random.choice((1000.0, 5000.0)),
             producers=[
                 random.choice(((-1, True), (-1, True), (-1, False), (1, False), (1, True), (0, False)))
-                for _ in range(random.randint(1, 4))
+                for _ in range(random.randint(1, 2))
             ],
-            consumers=[random.random() < 0.6 for _ in range(random.randint(1, 3))],
-            members=random.choice((0, 0, 1, 2, 3)),
+            consumers=[random.random() < 0.6],
+            group=drawn_group(random, "group"),
             restarts_at_end=random.random() < 0.5,
             changes_voters=changes_voters,
         )
@@ -123,7 +130,14 @@ class Character:
         return character
 
     def _draw_more(self, random: Random, nodes: int) -> None:
-        """Transactions, compacted topics, and how eagerly they are compacted."""
+        """Applications, transactions, compacted topics, and how eagerly they are compacted."""
+        self.applications = [
+            random.choice(((-1, True), (-1, True), (-1, False), (1, False), (0, False)))
+            for _ in range(random.randint(1, 2))
+        ]
+        self.readers = [random.random() < 0.5 for _ in range(random.randint(1, 2))]
+        self.members = random.choice((0, 0, 2, 3, 4))
+        self.static_members = random.random() < 0.3
         if random.random() < TRANSACTION_RATE:
             self._draw_transactions(random, nodes)
         if random.random() < TABLE_RATE:
@@ -145,15 +159,23 @@ class Character:
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(random.choice((300, 2000))),
         }
         self.copiers = [
-            Copier(
-                version=random.choice((1, 2, 2)),
-                timeout_ms=random.choice((2000, 10_000)),
-                has_twin=random.random() < 0.3,
-            )
+            Copier(timeout_ms=random.choice((2000, 10_000)), has_twin=random.random() < 0.3)
             for _ in range(random.choice((1, 2)))
         ]
-        self.stable_consumers = [random.random() < 0.6]
-        del self.producers[2:], self.consumers[1:]  # there is enough to do
+        self.copying_group = replace(drawn_group(random, "copiers"), commits_itself=False)
+        self.transaction_version = random.choice((1, 2, 2))
+        self.readers[:] = [True]
+        self.members = min(self.members, 2)
+        del self.producers[1:], self.applications[1:]  # there is enough to do
+
+
+def drawn_group(random: Random, name: str) -> GroupHabits:
+    return GroupHabits(
+        name=name,
+        protocol=random.choice(("classic", "consumer")),
+        strategy=random.choice(("range", "roundrobin", "sticky", "cooperative-sticky", "cooperative-sticky")),
+        commits_itself=random.random() < 0.3,
+    )
 
 
 def drawn_cleaner_settings(random: Random, nodes: int) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from barnabas.errors import ErrorCode
 from barnabas.simulation.checker import Checker, Promises
+from barnabas.simulation.client_checkers import client_checkers
 from barnabas.simulation.history import (
     FINAL_READER,
     Assigned,
@@ -11,6 +12,7 @@ from barnabas.simulation.history import (
     CommitAsked,
     CommittedAsked,
     CommittedRead,
+    Delivered,
     Event,
     FetchAsked,
     Fetched,
@@ -62,16 +64,18 @@ class AcknowledgedSurvives(Checker):
                         other = Stamp.of(expected[offset])
                         self.fail(f"offset {offset} was given to {event.batch} and to {other}")
             case Fetched():
+                start = self._log_start_offsets.get(event.partition_id, 0)
+                self._log_start_offsets[event.partition_id] = max(start, event.log_start_offset)
+                self._read(event)
+            case Delivered():
                 self._read(event)
             case TopicDeletionAsked():
                 self._gone.add(event.topic_id)
             case _:
                 pass
 
-    def _read(self, event: Fetched) -> None:
+    def _read(self, event: Fetched | Delivered) -> None:
         partition_id = event.partition_id
-        start = self._log_start_offsets.get(partition_id, 0)
-        self._log_start_offsets[partition_id] = max(start, event.log_start_offset)
         expected = self._expected.get(partition_id, {})
         found = self._found.setdefault(partition_id, set())
         for offset, value in event.records:
@@ -112,7 +116,7 @@ class WrittenOnceInOrder(Checker):
                     self._asked.add((batch.writer, number))
                 if batch.base_sequence >= 0:
                     self._idempotent.add(batch.writer)
-            case Fetched():
+            case Fetched() | Delivered():
                 read = self._read.setdefault(event.partition_id, {})
                 for offset, value in event.records:
                     if read.get(offset) != value:
@@ -152,20 +156,30 @@ class ReadersAgree(Checker):
         self._content: dict[PartitionId, dict[Offset, bytes]] = {}
 
     def observe(self, event: Event) -> None:
-        if not isinstance(event, Fetched):
-            return
-        content = self._content.setdefault(event.partition_id, {})
+        match event:
+            case Fetched():
+                self._in_order(event)
+                self._compare(event)
+            case Delivered():
+                self._compare(event)
+            case _:
+                pass
+
+    def _in_order(self, event: Fetched) -> None:
         following = event.offset
         for offset in sorted([*(offset for offset, _value in event.records), *event.markers]):
             if offset != following:
                 self.fail(f"{event.reader} gets offset {offset} of {event.partition_id} where {following} comes next")
             following += 1
+        if event.records and event.high_watermark < following:
+            self.fail(f"{event.reader} got {event.partition_id} up to {following}, watermark {event.high_watermark}")
+
+    def _compare(self, event: Fetched | Delivered) -> None:
+        content = self._content.setdefault(event.partition_id, {})
         for offset, value in event.records:
             known = content.setdefault(offset, value)
             if known != value:
                 self.fail(f"{event.partition_id} offset {offset} was {Stamp.of(known)}, now it is {Stamp.of(value)}")
-        if event.records and event.high_watermark < following:
-            self.fail(f"{event.reader} got {event.partition_id} up to {following}, watermark {event.high_watermark}")
 
 
 class WatermarkNeverFalls(Checker):
@@ -276,7 +290,8 @@ class CommittedOffsetsStay(Checker):
                 before = self._when_asked[event.group, event.member, event.partition_id]
                 if event.offset < before:
                     self.fail(f"{event.group} had committed {before} of {event.partition_id}, now it is {event.offset}")
-                if event.offset >= 0 and event.offset not in self._asked.get((event.group, event.partition_id), ()):
+                asked = self._asked.get((event.group, event.partition_id), ())
+                if event.offset >= 0 and event.offset not in asked and not event.is_automatic:
                     self.fail(f"{event.group} has {event.offset} of {event.partition_id}, which nobody committed")
                 key = event.group, event.partition_id
                 self._known[key] = max(self._known.get(key, -1), event.offset)
@@ -285,7 +300,7 @@ class CommittedOffsetsStay(Checker):
 
 
 class OneOwner(Checker):
-    """In one epoch of a group each partition is assigned to one member."""
+    """In one generation of a group each partition is one member's."""
 
     def __init__(self, promises: Promises) -> None:
         super().__init__(promises)
@@ -317,6 +332,7 @@ def all_checkers(promises: Promises) -> list[Checker]:
         CommittedIsKept(promises),
         RecoveryPointIsSynced(promises),
         ReplicasAgree(promises),
+        *client_checkers(promises),
         *transaction_checkers(promises),
         CompactedIsADict(promises),
     ]

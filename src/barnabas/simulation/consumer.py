@@ -15,7 +15,7 @@ from barnabas.protocol.special_numbers import EARLIEST_TIMESTAMP, LATEST_TIMESTA
 from barnabas.simulation.client import Client, ClientConnection, Unavailable
 from barnabas.simulation.fetched_batches import read_batches
 from barnabas.simulation.history import FetchAsked, Fetched, FetchOutOfRange, PartitionId
-from barnabas.simulation.participants import Board, Participant, Topic
+from barnabas.simulation.participants import Board, RequestingParticipant, Topic
 from barnabas.types import Offset
 
 FETCH_VERSION = 17
@@ -32,7 +32,7 @@ class Session:
     sent: dict[PartitionId, tuple[Offset, int]] = field(default_factory=dict)  # offset and leader epoch
 
 
-class Consumer(Participant):
+class Consumer(RequestingParticipant):
     ISOLATION_LEVEL = READ_UNCOMMITTED
 
     def __init__(self, client: Client, board: Board, *, with_sessions: bool, name: str | None = None) -> None:

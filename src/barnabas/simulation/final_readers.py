@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from barnabas.simulation.client import Client, Unavailable
+from barnabas.errors import ErrorCode
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.simulation.client import Client, ClientConnection, Unavailable
 from barnabas.simulation.committed_offsets import OffsetsQuestion, fetch_committed
 from barnabas.simulation.consumer import Consumer
 from barnabas.simulation.history import FINAL_READER, TableReadAnew
 from barnabas.simulation.participants import Board, Topic
 from barnabas.simulation.stable_consumer import StableConsumer, TableReader
-from barnabas.simulation.transactional_client import shared
-from barnabas.simulation.transactional_producer import GROUP, TransactionalProducer
+
+FIND_COORDINATOR_VERSION = 4
+GROUP = 0
 
 
 class FinalReaders:
@@ -48,16 +51,21 @@ class FinalReaders:
             except Unavailable:
                 await reader.back_off()
 
-    async def read_offsets(self, group: str, topic_name: str, share: tuple[int, int]) -> None:
+    async def read_offsets(self, group: str, topic_name: str) -> None:
         (topic,) = [topic for topic in self._board.topics.values() if topic.name == topic_name]
-        partition_ids = shared(topic, share)
-        asking = TransactionalProducer(self._client, transactional_id=group, version=2, timeout_ms=1)
-        question = OffsetsQuestion(group=group, member=FINAL_READER, partition_ids=partition_ids)
-        while partition_ids:
+        question = OffsetsQuestion(group=group, member=FINAL_READER, partition_ids=topic.partition_ids())
+        while True:
             try:
-                connection = await asking.coordinator(GROUP, group)
+                connection = await self._coordinator(group)
                 await fetch_committed(self._client, connection, self._board.history, topic, question)
                 return
             except Unavailable:
-                asking.forget_coordinators()
                 await self._client.clock.sleep(100)
+
+    async def _coordinator(self, group: str) -> ClientConnection:
+        request = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=[group])
+        response = await self._client.call_any(request, FIND_COORDINATOR_VERSION)
+        (answer,) = response.coordinators
+        if answer.error_code != ErrorCode.NONE:
+            raise Unavailable(f"no coordinator: {answer.error_code}")
+        return await self._client.connection((answer.host, answer.port))

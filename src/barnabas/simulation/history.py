@@ -198,11 +198,64 @@ class ProducerIdGiven:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assigned:
-    """What the coordinator gives to a member of a group."""
+class Delivered:
+    """Records that a consumer gave to its application."""
+
+    reader: str  # one consumer of one process
+    partition_id: PartitionId
+    records: tuple[tuple[Offset, bytes], ...]
+    is_committed: bool  # with read_committed
+    group: str = ""  # where it is a member of one
+
+    def __str__(self) -> str:
+        first, last = self.records[0][0], self.records[-1][0]
+        return f"{self.reader} is given {len(self.records)} records of {self.partition_id} from {first} to {last}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Positioned:
+    """Where a consumer begins, goes on after it sought, or says that it stands."""
+
+    reader: str
+    partition_id: PartitionId
+    offset: Offset
+    was_sought: bool  # by the application, or by the policy at its beginning; otherwise it follows from what was read
+
+    def __str__(self) -> str:
+        return f"{self.reader} {'begins' if self.was_sought else 'stands'} at {self.offset} of {self.partition_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsGiven:
+    """A member of a group hears of them by its listener."""
 
     group: str
-    member: str
+    reader: str
+    partition_ids: tuple[PartitionId, ...]
+
+    def __str__(self) -> str:
+        return f"{self.group}: {self.reader} is given {', '.join(map(str, self.partition_ids)) or 'nothing'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsTaken:
+    group: str
+    reader: str
+    partition_ids: tuple[PartitionId, ...]
+    are_lost: bool  # to others already
+
+    def __str__(self) -> str:
+        taken = ", ".join(map(str, self.partition_ids)) or "nothing"
+        return f"{self.group}: {self.reader} {'loses' if self.are_lost else 'gives back'} {taken}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned:
+    """What a member of a group has after a poll, and in which generation, as its consumer says."""
+
+    group: str
+    member: str  # by its member id, or the id of its instance
+    reader: str
     epoch: int
     partition_ids: tuple[PartitionId, ...]
 
@@ -234,6 +287,7 @@ class CommittedRead:
     member: str
     partition_id: PartitionId
     offset: Offset  # -1 where nothing is committed
+    is_automatic: bool = False  # members commit by themselves, and do not say what
 
 
 class TransactionOutcome(Enum):
@@ -298,6 +352,10 @@ Event = (
     | TopicDeleted
     | TopicsListed
     | ProducerIdGiven
+    | Delivered
+    | Positioned
+    | PartitionsGiven
+    | PartitionsTaken
     | Assigned
     | CommitAsked
     | CommitAcknowledged
@@ -355,7 +413,7 @@ def summary(event: Event) -> str:
             return f"producer id {event.producer_id} epoch {event.producer_epoch}"
         case Assigned():
             given = ", ".join(map(str, event.partition_ids)) or "nothing"
-            return f"{event.group}: {event.member} epoch {event.epoch} is assigned {given}"
+            return f"{event.group}: {event.reader} {event.member} epoch {event.epoch} has {given}"
         case CommitAsked():
             return f"{event.group}: asks to commit {event.offset} of {event.partition_id}"
         case CommitAcknowledged():

@@ -10,6 +10,7 @@ Does not know: sockets, files, threads, signals.
 
 import asyncio
 import gc
+import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextvars import Context, ContextVar, copy_context
@@ -124,6 +125,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         buried: dict[asyncio.Task[Any], None] = {}
         # As in a loop that runs, and more than once: what is closed may begin something, as its last word.
         asyncio._set_running_loop(self)
+        complain, sys.unraisablehook = sys.unraisablehook, lambda _what: None  # the dead within the dead likewise
         while tasks := [task for task in (*self._graveyard, *asyncio.all_tasks(self)) if task not in buried]:
             for task in tasks:
                 self._close(task)
@@ -132,6 +134,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._graveyard.clear()
         self.close()
         gc.collect()
+        sys.unraisablehook = complain
 
     def _close(self, task: "asyncio.Task[Any]") -> None:
         task._log_destroy_pending = False  # type: ignore[attr-defined]

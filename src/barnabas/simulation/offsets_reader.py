@@ -6,10 +6,10 @@ it stands on both sides of every partition between brokers.
 
 from barnabas.simulation.client import Client
 from barnabas.simulation.committed_offsets import OffsetsQuestion, fetch_committed
-from barnabas.simulation.participants import Board, Participant
+from barnabas.simulation.participants import Board, RequestingParticipant
 
 
-class OffsetsReader(Participant):
+class OffsetsReader(RequestingParticipant):
     def __init__(self, client: Client, board: Board, *, groups: list[str], topics: tuple[str, ...]) -> None:
         super().__init__(client, board)
         self._groups = groups

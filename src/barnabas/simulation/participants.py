@@ -87,11 +87,21 @@ class Board:
 
 
 class Participant(ABC):
-    def __init__(self, client: Client, board: Board) -> None:
-        self.client = client
+    def __init__(self, board: Board) -> None:
         self.board = board
         self.progress = 0
         self.is_stopping = False
+
+    @abstractmethod
+    async def run(self) -> None: ...
+
+
+class RequestingParticipant(Participant):
+    """Makes its requests itself, so that it knows everything that was asked and answered."""
+
+    def __init__(self, client: Client, board: Board) -> None:
+        super().__init__(board)
+        self.client = client
 
     async def run(self) -> None:
         while not self.is_stopping:
@@ -117,7 +127,7 @@ def records_of(batch: Batch, now_ms: int) -> list[Record]:
     ]
 
 
-class Producer(Participant):
+class Producer(RequestingParticipant):
     def __init__(self, client: Client, board: Board, *, acks: int, idempotent: bool) -> None:
         super().__init__(client, board)
         self._acks = acks

@@ -18,25 +18,24 @@ from typing import Any
 
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.simulation.administrator import Administrator
+from barnabas.simulation.application import Host
 from barnabas.simulation.character import Character, chance_of
 from barnabas.simulation.checker import Checker, Promises, Violation
 from barnabas.simulation.checkers import all_checkers
 from barnabas.simulation.client import METADATA_VERSION, Client, Unavailable
 from barnabas.simulation.cluster import EPOCH_MS, SimulatedCluster, SimulatedNode, comes_from_disk_fault
 from barnabas.simulation.consumer import Consumer
+from barnabas.simulation.copying_application import CopyingApplication
 from barnabas.simulation.faults import Nemesis, drawn_network
 from barnabas.simulation.final_readers import FinalReaders
-from barnabas.simulation.group_member import GroupMember
-from barnabas.simulation.history import History, TopicsListed
-from barnabas.simulation.keyed_producer import KeyedProducer
+from barnabas.simulation.history import Event, History, TopicsListed
 from barnabas.simulation.loop import PROCESS, Deadlock, Livelock, ProcessKilled, VirtualClock, VirtualLoop
 from barnabas.simulation.network import SimulatedNetwork
 from barnabas.simulation.offsets_reader import OffsetsReader
 from barnabas.simulation.participants import Board, Participant, Producer
-from barnabas.simulation.stable_consumer import StableConsumer
+from barnabas.simulation.producing_application import KeyedApplication, ProducingApplication
+from barnabas.simulation.reading_application import GroupApplication, ReadingApplication
 from barnabas.simulation.trace import Trace
-from barnabas.simulation.transactional_client import TransactionalClient
-from barnabas.simulation.transactional_producer import TransactionalProducer
 from barnabas.types import Uuid
 
 INSPECTION_INTERVAL_MS = 50.0
@@ -142,7 +141,7 @@ class Simulation:
             syncs_each_batch=self.character.syncs_each_batch,
         )
         self.checkers: list[Checker] = all_checkers(promises)
-        self.history.observers = [checker.observe for checker in self.checkers]
+        self.history.observers = [self._observe]
         self.clock = VirtualClock(self.loop, now_ms=EPOCH_MS)
         self.participants: list[Participant] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -171,55 +170,74 @@ class Simulation:
             timeout_ms=timeout_ms or self.character.timeout_ms,
         )
 
+    def _host(self, name: str) -> Host:
+        self._client_hosts.append(name)
+        return Host(
+            name=name,
+            loop=self.loop,
+            clock=self.clock,
+            network=self.network,
+            trace=self.trace,
+            random=Random(self._random.random()),
+            servers=",".join(f"{host}:{port}" for host, port in (node.address for node in self.cluster.nodes.values())),
+            request_timeout_ms=int(self.character.timeout_ms),
+        )
+
     def _make_participants(self) -> None:
-        self.administrator = Administrator(self._client("admin"), self.board)
-        for number, (acks, idempotent) in enumerate(self.character.producers):
-            client = self._client(f"producer-{number}")
-            self.participants.append(Producer(client, self.board, acks=acks, idempotent=idempotent))
-        for number, with_sessions in enumerate(self.character.consumers):
-            client = self._client(f"consumer-{number}")
-            self.participants.append(Consumer(client, self.board, with_sessions=with_sessions))
-        for number in range(self.character.members):
-            client = self._client(f"member-{number}")
-            self.participants.append(GroupMember(client, self.board, group="group", topics=STABLE_TOPICS))
-        self._make_transactional_participants()
-        groups = [
-            *["group"][: self.character.members],
-            *(f"group-copy-{n}" for n in range(len(self.character.copiers))),
-        ]
+        """Some make their requests themselves; the others are applications that use `barnabas.client`."""
+        character, board, add = self.character, self.board, self.participants.append
+        self.administrator = Administrator(self._client("admin"), board)
+        for number, (acks, idempotent) in enumerate(character.producers):
+            add(Producer(self._client(f"producer-{number}"), board, acks=acks, idempotent=idempotent))
+        for number, with_sessions in enumerate(character.consumers):
+            add(Consumer(self._client(f"consumer-{number}"), board, with_sessions=with_sessions))
+        for number, (acks, idempotent) in enumerate(character.applications):
+            add(ProducingApplication(self._host(f"writer-{number}"), board, acks=acks, is_idempotent=idempotent))
+        for number, committed in enumerate(character.readers):
+            host = self._host(f"reader-{number}")
+            add(ReadingApplication(host, board, topics=STABLE_TOPICS, reads_committed=committed))
+        for number in range(character.members):
+            add(
+                GroupApplication(
+                    self._host(f"member-{number}"),
+                    board,
+                    habits=character.group,
+                    topics=STABLE_TOPICS,
+                    is_static=character.static_members and number == 0,
+                )
+            )
+        for number in range(character.keyed_producers):
+            add(KeyedApplication(self._host(f"keyed-{number}"), board))
+        self._make_copiers()
+        self._make_offsets_reader()
+        add(self.administrator)
+
+    def _make_offsets_reader(self) -> None:
+        """Of groups whose members say what they commit."""
+        group, copying_group = self.character.group, self.character.copying_group
+        groups = [] if copying_group is None else [copying_group.name]
+        if self.character.members and not group.commits_itself:
+            groups.append(group.name)
         if groups:
             client = self._client("offsets-reader", cut_off=False)
             self.participants.append(OffsetsReader(client, self.board, groups=groups, topics=STABLE_TOPICS))
-        self.participants.append(self.administrator)
 
-    def _make_transactional_participants(self) -> None:
-        copiers = self.character.copiers
-        for number, copier in enumerate(copiers):
+    def _make_copiers(self) -> None:
+        for number, copier in enumerate(self.character.copiers):
             for name in (f"copier-{number}", f"copier-{number}-twin")[: 1 + copier.has_twin]:
-                client = self._client(name)
-                producer = TransactionalProducer(
-                    client,
-                    transactional_id=f"copy-{number}",
-                    version=copier.version,
-                    timeout_ms=copier.timeout_ms,
-                )
+                assert self.character.copying_group is not None
                 self.participants.append(
-                    TransactionalClient(
-                        client,
+                    CopyingApplication(
+                        self._host(name),
                         self.board,
-                        producer=producer,
+                        transactional_id=f"copy-{number}",
+                        timeout_ms=copier.timeout_ms,
+                        habits=self.character.copying_group,
                         source=STABLE_TOPICS[0],
                         output=STABLE_TOPICS[1],
-                        share=(number, len(copiers)),
                         is_twin=name.endswith("twin"),
                     )
                 )
-        for number, with_sessions in enumerate(self.character.stable_consumers):
-            client = self._client(f"stable-{number}")
-            consumer = StableConsumer(client, self.board, topics=STABLE_TOPICS, with_sessions=with_sessions)
-            self.participants.append(consumer)
-        for number in range(self.character.keyed_producers):
-            self.participants.append(KeyedProducer(self._client(f"keyed-{number}"), self.board))
 
     # The course of a run
 
@@ -258,6 +276,8 @@ class Simulation:
     async def _create_topics(self) -> None:
         if self.character.changes_voters:
             await self.administrator.ensure_voters(len(self.cluster.nodes))
+        if self.character.transaction_version == 1:
+            await self.administrator.ensure_transaction_version(1)
         settings = {"retention.bytes": "-1"} if self.character.is_transactional else {}
         for name in STABLE_TOPICS:
             await self.administrator.ensure(name, self._random.randint(1, 3), settings)
@@ -267,7 +287,7 @@ class Simulation:
             await self.administrator.ensure(name, partition_count, settings)
 
     async def _verdict(self) -> None:
-        client = self._client(f"reader-{len(self._client_hosts)}", READER_TIMEOUT_MS)
+        client = self._client(f"final-{len(self._client_hosts)}", READER_TIMEOUT_MS)
         self.board.habits.seek_rate = 0
         await self._until(self._is_stable, "not every transaction ends")
         readers = FinalReaders(client, self.board)
@@ -288,9 +308,8 @@ class Simulation:
 
     async def _read_transactional(self, readers: FinalReaders) -> None:
         await readers.read_committed(STABLE_TOPICS)
-        groups = [f"group-copy-{number}" for number in range(len(self.character.copiers))]
-        for number, group in enumerate(groups):
-            await readers.read_offsets(group, STABLE_TOPICS[0], (number, len(groups)))
+        assert self.character.copying_group is not None
+        await readers.read_offsets(self.character.copying_group.name, STABLE_TOPICS[0])
 
     async def _list_topics(self, client: Client) -> None:
         for node in self.cluster.nodes.values():
@@ -355,6 +374,14 @@ class Simulation:
     def _inspect_quorum(self) -> None:
         for checker in self.checkers:
             checker.inspect_quorum(self.cluster)
+
+    def _observe(self, event: Event) -> None:
+        try:
+            for checker in self.checkers:
+                checker.observe(event)
+        except Violation as violation:
+            self.loop.fail(violation)  # whoever tells of it may be within code that takes it for something else
+            raise
 
     def _inspect_disk(self, node: SimulatedNode) -> None:
         try:

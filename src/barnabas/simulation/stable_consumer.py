@@ -26,7 +26,6 @@ class StableConsumer(Consumer):
     ) -> None:
         super().__init__(client, board, with_sessions=with_sessions, name=name)
         self._topic_names = topics
-        self.taken: list[tuple[PartitionId, Offset, bytes]] | None = None  # where somebody works on it, what is new
 
     async def step(self) -> None:
         await self.poll([topic for topic in self.board.topics.values() if topic.name in self._topic_names])
@@ -47,8 +46,6 @@ class StableConsumer(Consumer):
                 records=records,
             )
         )
-        if self.taken is not None:
-            self.taken += [(partition_id, *record) for record in records]
         return found.next_offset
 
 

@@ -3,8 +3,8 @@
     NoAbortedReads            nobody who reads with read_committed gets what was aborted (Jepsen's G1a)
     NoIntermediateReads       nor what nobody has asked to commit yet (G1b)
     NoCircularReads           no two committed transactions have each read what the other wrote (G1c)
-    TransactionsAreWhole      of a transaction that somebody saw, all of it is there in the end
-    CommittedSurvives         what was committed is there in the end (lost write)
+    TransactionsAreWhole      of a transaction that somebody saw, all that was ever sent is there in the end
+    CommittedSurvives         all that was sent in a transaction that was committed is there in the end (lost write)
     CopiedOnce                a record that was read in a transaction is copied once, and no other twice (duplicate)
     OffsetsFollow             what a group has committed is what was copied (inconsistent offsets)
     StableReadersAgree        all who read with read_committed get the same, in one order, up to what is stable
@@ -21,10 +21,11 @@ from barnabas.simulation.checker import Checker, Promises
 from barnabas.simulation.history import (
     FINAL_READER,
     CommittedRead,
+    Delivered,
     Event,
     FetchAsked,
     PartitionId,
-    ProduceAcknowledged,
+    ProduceAsked,
     StableFetched,
     Stamp,
     TransactionCommitAsked,
@@ -56,7 +57,7 @@ class NoAbortedReads(Checker):
             case TransactionEnded() if event.outcome is ABORTED:
                 self._aborted.add(event.transaction)
                 self._compare(event.transaction)
-            case StableFetched():
+            case StableFetched() | Delivered(is_committed=True):
                 for _offset, value in event.records:
                     transaction = transaction_of(value)
                     if transaction and transaction not in self._read_by:
@@ -79,7 +80,7 @@ class NoIntermediateReads(Checker):
         match event:
             case TransactionCommitAsked():
                 self._asked.add(event.transaction)
-            case StableFetched():
+            case StableFetched() | Delivered(is_committed=True):
                 for offset, value in event.records:
                     transaction = transaction_of(value)
                     if transaction and transaction not in self._asked:
@@ -152,9 +153,9 @@ class TransactionsAreWhole(FinalContent):
     def observe(self, event: Event) -> None:
         super().observe(event)
         match event:
-            case ProduceAcknowledged() if event.batch.transaction and not event.batch.is_keyed:
+            case ProduceAsked() if event.batch.transaction and not event.batch.is_keyed:
                 self._written.setdefault(event.batch.transaction, []).extend(event.batch.values)
-            case StableFetched():
+            case StableFetched() | Delivered(is_committed=True):
                 self._seen.update(transaction_of(value) for _offset, value in event.records)
             case _:
                 pass
@@ -246,6 +247,8 @@ class StableReadersAgree(Checker):
             case StableFetched():
                 self._compare(event)
                 self._look_at_bounds(event)
+            case Delivered(is_committed=True):
+                self._look_at_records(event)
             case _:
                 pass
 
@@ -261,6 +264,12 @@ class StableReadersAgree(Checker):
             if known != value:
                 one, other = (Stamp.of(each) if each else "nothing" for each in (known, value))
                 self.fail(f"{event.partition_id} offset {offset} was {one}, for {event.reader} it is {other}")
+
+    def _look_at_records(self, event: Delivered) -> None:
+        content = self._content.setdefault(event.partition_id, {})
+        for offset, value in event.records:
+            if content.setdefault(offset, value) != value:
+                self.fail(f"{event.reader} is given {Stamp.of(value)} at {offset}, where others have read otherwise")
 
     def _look_at_bounds(self, event: StableFetched) -> None:
         stable = event.last_stable_offset
