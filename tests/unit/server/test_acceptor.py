@@ -71,6 +71,7 @@ class World:
     def __init__(self, idle_ms_max: int) -> None:
         self.clock = MovedClock()
         self.network = OneVisitor()
+        self.offload = cast(Any, None)
         limits = Limits(
             connections_max=10,
             connections_per_address_max=10,
