@@ -70,6 +70,7 @@ class OneVisitor:
 class World:
     def __init__(self, idle_ms_max: int) -> None:
         self.clock = MovedClock()
+        self.offload = cast(Any, None)
         self.network = OneVisitor()
         self.offload = cast(Any, None)
         limits = Limits(

@@ -109,9 +109,10 @@ class DeletionWait:
             self._finish()
 
     def _timed_out(self) -> None:
-        for _partition, result in self._remaining.values():
+        remaining, self._remaining = self._remaining, {}
+        for deleted, (_partition, result) in remaining.items():
             result.error_code = ErrorCode.REQUEST_TIMED_OUT
-        self._remaining.clear()
+            deleted.cancel()  # the partition need not remember it
         self._finish()
 
     def _finish(self) -> None:

@@ -43,9 +43,10 @@ class CommitWait:
             self._finish()
 
     def _timed_out(self) -> None:
-        for answer in self._remaining.values():
+        remaining, self._remaining = self._remaining, {}
+        for commit, answer in remaining.items():
             refuse(answer, ErrorCode.REQUEST_TIMED_OUT)
-        self._remaining.clear()
+            commit.cancel()  # the partition need not remember it
         self._finish()
 
     def _finish(self) -> None:

@@ -22,7 +22,7 @@ import errno
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from barnabas.config.topic import TopicConfig
 from barnabas.config.validation import LONG_MAX
@@ -31,6 +31,7 @@ from barnabas.log.append import AppendInfo, AppendOrigin
 from barnabas.log.file_range import FileRange
 from barnabas.log.inspection import Inspected
 from barnabas.log.log import Log
+from barnabas.log.transaction_index import CorruptTransactionIndex
 from barnabas.metadata import topic_names
 from barnabas.metadata.image import PartitionImage
 from barnabas.protocol.messages.fetch import AbortedTransaction, PartitionData
@@ -42,6 +43,7 @@ from barnabas.server.replicas.commit_wait import Commit
 from barnabas.server.replicas.fetch_answers import fetch_failed
 from barnabas.server.replicas.fetch_wait import FetchWait
 from barnabas.server.replicas.verification import Verifications
+from barnabas.server.replicas.waiters import Waiters
 from barnabas.server.supervisor import OnFailure, Supervisor, is_running
 from barnabas.types import NO_LEADER, NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition, Uuid
 
@@ -49,11 +51,6 @@ logger = logging.getLogger(__name__)
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # there is no room: that may change
 NEVER = LONG_MAX  # what flush.messages and flush.ms are by default
-
-
-class Waiter(NamedTuple):
-    end_offset: Offset
-    commit: Commit
 
 
 class Watcher(Protocol):
@@ -119,9 +116,9 @@ class Partition:
         self.verifications = Verifications()  # of transactions that are about to begin here
         self._leader: LeaderState | None = None  # while this broker leads and is not the only replica
         self._uncommitted: deque[tuple[Offset, int]] = deque()  # end offset and size of appends above the watermark
-        self._waiters: deque[Waiter] = deque()
-        self._sync_waiters: deque[Waiter] = deque()  # who waits for this broker's disk alone
-        self._deletion_waiters: list[Waiter] = []  # who waits for the other replicas to begin at an offset
+        self._waiters = Waiters(is_ordered=True)
+        self._sync_waiters = Waiters(is_ordered=True)  # who waits for this broker's disk alone
+        self._deletion_waiters = Waiters(is_ordered=False)  # who waits for the other replicas to begin at an offset
         self._cluster = cluster
         self._clock = runtime.clock
         self._runtime = runtime
@@ -264,7 +261,7 @@ class Partition:
             return ErrorCode.UNKNOWN_LEADER_EPOCH  # one of the two does not know the newest metadata
         self._take(progress)
         if self._deletion_waiters:
-            self._release_deletion_waiters()
+            self._deletion_waiters.reached(self.low_watermark)
         return ErrorCode.NONE
 
     def sweep_in_sync(self) -> None:
@@ -272,7 +269,7 @@ class Partition:
         leader = self._leader
         if leader is not None:
             if self._deletion_waiters:
-                self._release_deletion_waiters()
+                self._deletion_waiters.reached(self.low_watermark)
             if leader.in_sync_wanted is not None:
                 self._cluster.ask_in_sync(self)  # again, where an answer got lost
             self._take(leader.tick(self._clock.monotonic_ms()))
@@ -394,7 +391,7 @@ class Partition:
 
     def deleted(self, before_offset: Offset) -> Commit | None:
         """None where the low watermark has reached the offset already, else a future of that moment."""
-        return None if self.low_watermark >= before_offset else self._wait_in(self._deletion_waiters, before_offset)
+        return None if self.low_watermark >= before_offset else self._deletion_waiters.wait_for(before_offset)
 
     def delete_old_segments(self, now_ms: int) -> None:
         log_start_offset = self.log.log_start_offset
@@ -402,29 +399,15 @@ class Partition:
         if self.log.log_start_offset != log_start_offset:
             self._tell_watchers()
 
-    def _release_deletion_waiters(self) -> None:
-        low_watermark = self.low_watermark
-        waiting, self._deletion_waiters = self._deletion_waiters, []
-        for waiter in waiting:
-            if waiter.end_offset <= low_watermark:
-                waiter.commit.set_result(ErrorCode.NONE)
-            else:
-                self._deletion_waiters.append(waiter)
-
     def committed(self, end_offset: Offset) -> Commit | None:
         """None where everything before `end_offset` is committed already, else a future of that moment."""
-        return None if end_offset <= self.log.high_watermark else self._wait_in(self._waiters, end_offset)
+        return None if end_offset <= self.log.high_watermark else self._waiters.wait_for(end_offset)
 
     def acknowledged(self, end_offset: Offset, acks: int) -> Commit | None:
         """As `committed`; without acks=all, what counts is this broker alone."""
         if acks == ACKS_ALL or self._leader is None:
             return self.committed(end_offset)
-        return self._wait_in(self._sync_waiters, end_offset) if is_running(self._sync_task) else None
-
-    def _wait_in(self, waiters: deque[Waiter] | list[Waiter], end_offset: Offset) -> Commit:
-        commit: Commit = asyncio.get_running_loop().create_future()
-        waiters.append(Waiter(end_offset, commit))
-        return commit
+        return self._sync_waiters.wait_for(end_offset) if is_running(self._sync_task) else None
 
     def _stored(self, end_offset: Offset, size_bytes: int) -> None:
         """This broker holds everything before `end_offset` as safely as the topic asks for."""
@@ -436,9 +419,8 @@ class Partition:
 
     def _advance(self, high_watermark: Offset, size_bytes: int) -> None:
         self.log.high_watermark = high_watermark
-        waiters = self._waiters
-        while waiters and waiters[0].end_offset <= high_watermark:
-            waiters.popleft().commit.set_result(ErrorCode.NONE)
+        if self._waiters:
+            self._waiters.reached(high_watermark)
         for watcher in self.watchers:
             watcher.changed()
         if self.fetch_waits:
@@ -467,8 +449,7 @@ class Partition:
             if leader_epoch == self.leader_epoch:
                 synced = end_offset
                 self._stored(end_offset, 1)
-                while self._sync_waiters and self._sync_waiters[0].end_offset <= end_offset:
-                    self._sync_waiters.popleft().commit.set_result(ErrorCode.NONE)
+                self._sync_waiters.reached(end_offset)
 
     async def sync(self) -> bool:
         """Before a leader counts on a follower, where `flush.messages` asks for it; and around a compaction."""
@@ -517,10 +498,8 @@ class Partition:
         self._cluster.storage_failed(self, error)
 
     def _fail_waiters(self, error: ErrorCode) -> None:
-        for waiter in (*self._waiters, *self._sync_waiters, *self._deletion_waiters):
-            waiter.commit.set_result(error)
         for waiters in (self._waiters, self._sync_waiters, self._deletion_waiters):
-            waiters.clear()
+            waiters.fail(error)
 
     # Reading
 
@@ -548,7 +527,7 @@ class Partition:
                     data.records = found
                     if committed_only:
                         data.aborted_transactions = self._aborted(fetch_offset, found)
-            except OSError as error:
+            except (OSError, CorruptTransactionIndex) as error:
                 logger.error("%s: cannot read offset %d: %s", self.name, fetch_offset, error)
                 return self.fetch_failed(ErrorCode.KAFKA_STORAGE_ERROR)
         return data
