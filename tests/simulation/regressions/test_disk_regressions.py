@@ -12,7 +12,6 @@ from barnabas.simulation.client import Unavailable
 from barnabas.simulation.disk import Survival
 from barnabas.simulation.fetched_batches import read_batches
 from barnabas.simulation.participants import Topic
-from barnabas.simulation.participants import Topic
 
 
 def test_a_loss_of_power_right_after_the_first_start_keeps_the_data_directory() -> None:
