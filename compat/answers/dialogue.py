@@ -2,7 +2,7 @@
 
 Always holds: what no two brokers share (random ids, producer ids, ports, times, the words of error messages) is taken
 out or numbered in the order of its appearance, so that equal behaviour gives equal lines.
-Does not know: which broker answers, nor what is asked (`cases.py`).
+Does not know: which broker answers, nor what is asked (`answer_cases.py`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from cases import case
+from answer_cases import case
 from dialogue import Dialogue
 from group_wire import commit, join, join_request, leave, subscription, sync_request, topic_id
 from wire import Wire

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from cases import case
+from answer_cases import case
 from dialogue import Dialogue
 from group_wire import join_request, topic_id
 from wire import Wire, batch, encode_request, fetch_request, framed, produce

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import transaction_wire as wires
+from answer_cases import case
 from broker_process import wait_until
-from cases import case
 from dialogue import Dialogue
 from wire import batch, produce
 

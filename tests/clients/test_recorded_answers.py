@@ -11,7 +11,7 @@ import pytest
 ANSWERS = Path(__file__).resolve().parent.parent.parent / "compat" / "answers"
 sys.path.insert(0, str(ANSWERS))
 
-from cases import CASES, played  # noqa: E402
+from answer_cases import CASES, played  # noqa: E402
 
 RECORDED = sorted(path.stem for path in (ANSWERS / "recorded").glob("*.txt"))
 

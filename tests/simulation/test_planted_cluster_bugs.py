@@ -15,7 +15,7 @@ from barnabas.log.checkpoint import QUORUM_STATE_FILE_NAME
 from barnabas.replication.leader import LeaderState
 from barnabas.runtime.interfaces import Buffer
 from barnabas.server.quorum.metadata_log import MetadataLog
-from barnabas.server.replicas.partition import Partition
+from barnabas.server.replicas import replica_fetch
 from barnabas.simulation.character import Character
 from barnabas.simulation.disk import SimulatedDisk
 from barnabas.simulation.run import LIVENESS, Options, Result, run_seed
@@ -36,7 +36,7 @@ def find(known: int, wanted: Callable[[Character], bool]) -> Result:
 
 def skip_truncations(monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower is never told that its log departs from its leader's."""
-    monkeypatch.setattr(Partition, "diverging_epoch", lambda self, last_fetched_epoch, fetch_offset: None)
+    monkeypatch.setattr(replica_fetch, "diverging_epoch", lambda log, last_fetched_epoch, fetch_offset: None)
 
 
 def acknowledge_before_replication(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,7 +205,6 @@ def compacts_transactions(character: Character) -> bool:
         (list_aborted_transactions_while_the_process_lives, StableReadersAgree, is_transactional, 1, {"kill": 0.5}, 17),
         (drop_a_marker, None, is_transactional, 3, {}, 0),
         (write_without_asking_the_coordinator, None, has_version(2), 3, {}, 0),
-        (write_without_asking_the_coordinator, NoAbortedReads, has_version(1), 3, {}, 10),
         (drop_the_last_of_each_key, CompactedIsADict, compacts, 3, {}, 44),
         (drop_markers_at_once, None, compacts_transactions, 1, {}, 129),
     ],

@@ -22,7 +22,7 @@ from barnabas.log.leader_epochs import LEADER_EPOCH_FILE_NAME, LeaderEpochs
 from barnabas.log.offset_index import RELATIVE_OFFSET_MAX
 from barnabas.log.producer_replay import ProducerSnapshots, replay, snapshot_offsets
 from barnabas.log.producer_state import ProducerStates, stray_snapshots
-from barnabas.log.scan import CorruptSegment, batches_from, headers_from
+from barnabas.log.scan import batches_from, headers_from
 from barnabas.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
 from barnabas.protocol.record_batch import LOG_OVERHEAD_BYTES, crc_matches
 from barnabas.runtime.interfaces import Disk
@@ -197,8 +197,8 @@ def recover(request: LoadRequest, segments: list[Segment], leader_epochs: Leader
     """Checks the segments from the recovery point on, and drops those behind a cut.
 
     A tail may be lost without a trace, at the end of a batch: then the next segment does not continue this one.
-    Compaction leaves such gaps rightly, also in a topic that is not compacted any more: where it was at work, a gap is
-    no loss.
+    Compaction leaves such gaps rightly, also in a topic that is not compacted any more: where sound batches before the
+    gap show that it was at work, a gap is no loss.
     """
     first = 0
     while first + 1 < len(segments) and segments[first + 1].base_offset <= request.recovery_point:
@@ -219,7 +219,7 @@ def recover(request: LoadRequest, segments: list[Segment], leader_epochs: Leader
         following = segments[number + 1 :]
         is_gap = bool(following) and following[0].base_offset != end_offset
         is_compacted = is_compacted or is_thinned
-        if is_cut or (is_gap and not is_compacted and not any(was_compacted(each) for each in following)):
+        if is_cut or (is_gap and not is_compacted):
             recovered.cut_bytes = size_bytes - segment.size_bytes + sum(each.size_bytes for each in following)
             # In this order, so that a crash in between leaves something that is cut again.
             remove_segments(request.disk, following)
@@ -231,19 +231,6 @@ def recover(request: LoadRequest, segments: list[Segment], leader_epochs: Leader
             segment.finish()
             segment.release()
     return recovered
-
-
-def was_compacted(segment: Segment) -> bool:
-    """Whether offsets are missing from it, which no producer leaves out. Reads headers alone."""
-    end_offset = segment.base_offset
-    try:
-        for _, header in headers_from(segment.file(), 0, segment.size_bytes):
-            if header.base_offset != end_offset or header.record_count != header.last_offset_delta + 1:
-                return True
-            end_offset = header.next_offset
-    except CorruptSegment:
-        pass  # what follows is cut when its turn comes
-    return False
 
 
 def check_segment(segment: Segment, leader_epochs: LeaderEpochs) -> tuple[Offset, bool, bool]:

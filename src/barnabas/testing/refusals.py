@@ -107,6 +107,7 @@ ITEMIZED: dict[ApiKey, tuple[Part, ...]] = {
 # These change nothing, and only the broker knows what their answers are about.
 READING = frozenset(
     {
+        ApiKey.ALTER_REPLICA_LOG_DIRS,  # with one directory a replica can only stay where it is
         ApiKey.LIST_OFFSETS,
         ApiKey.METADATA,
         ApiKey.OFFSET_FETCH,

@@ -224,13 +224,20 @@ def compacted_once(disk: MemoryDisk, first_offsets: list[int]) -> None:
     log.abandon()
 
 
-@pytest.mark.parametrize("first_offsets", [[0, 5, 7], [0, 1, 2]])
-def test_gaps_that_compaction_left_stay_where_the_topic_is_not_compacted_any_more(first_offsets: list[int]) -> None:
+def test_gaps_that_compaction_left_stay_where_the_topic_is_not_compacted_any_more() -> None:
     disk = MemoryDisk()
-    compacted_once(disk, first_offsets)
+    compacted_once(disk, [0, 5, 7])
     log = Log.open(disk, DIRECTORY, topic_config(cleanup_policy="delete"), NOW_MS)
-    assert [record.offset for record in read_all(log)] == [*first_offsets, 20, 23]
+    assert [record.offset for record in read_all(log)] == [0, 5, 7, 20, 23]
     assert log.cut_bytes == 0
+
+
+def test_a_gap_behind_segments_without_any_is_a_lost_tail() -> None:
+    """What follows it may be torn itself, so it is no evidence of a compaction."""
+    disk = MemoryDisk()
+    compacted_once(disk, [0, 1, 2])
+    log = Log.open(disk, DIRECTORY, topic_config(cleanup_policy="delete"), NOW_MS)
+    assert [record.offset for record in read_all(log)] == [0, 1, 2]
 
 
 def test_an_older_leader_epoch_behind_a_newer_one_ends_the_log() -> None:
