@@ -40,6 +40,8 @@ class Offsets:
     def __init__(self) -> None:
         self._committed: dict[str, GroupOffsets] = {}  # by group; no empty dictionary inside
         self._open: dict[ProducerId, dict[str, GroupOffsets]] = {}  # of transactions that have not ended
+        # The same by group and place: which transactions would change it. No empty dictionary or set inside.
+        self._writers: dict[str, dict[tuple[str, int], set[ProducerId]]] = {}
 
     # Reading
 
@@ -51,10 +53,10 @@ class Offsets:
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether a transaction is open that would change it."""
-        return any(partition in by_group.get(group_id, {}).get(topic, {}) for by_group in self._open.values())
+        return (topic, partition) in self._writers.get(group_id, {})
 
     def has_open_transaction(self, group_id: str) -> bool:
-        return any(group_id in by_group for by_group in self._open.values())
+        return group_id in self._writers
 
     def __len__(self) -> int:
         return sum(len(partitions) for topics in self._committed.values() for partitions in topics.values())
@@ -64,8 +66,7 @@ class Offsets:
     def tombstones(self, group_id: str) -> list[GroupRecord]:
         """For all that the group has committed, open transactions included."""
         places = dict.fromkeys(_places(self.of_group(group_id)))
-        for by_group in self._open.values():
-            places.update(dict.fromkeys(_places(by_group.get(group_id, {}))))
+        places.update(dict.fromkeys(self._writers.get(group_id, {})))
         return [tombstone(group_id, topic, partition) for topic, partition in places]
 
     def tombstones_of_topics(self, topics: Iterable[str]) -> list[GroupRecord]:
@@ -86,8 +87,10 @@ class Offsets:
         key, value = record.key, record.value
         assert isinstance(key, OffsetCommitKey)
         if value is None:
-            for by_group in (self._committed, *self._open.values()):
-                _remove(by_group, key.group, key.topic, key.partition)
+            _remove(self._committed, key.group, key.topic, key.partition)
+            for writer in tuple(self._writers.get(key.group, {}).get((key.topic, key.partition), ())):
+                _remove(self._open[writer], key.group, key.topic, key.partition)
+                self._forget_writer(writer, key.group, key.topic, key.partition)
             return
         assert isinstance(value, OffsetCommitValue)
         committed = CommittedOffset(
@@ -99,11 +102,18 @@ class Offsets:
             value.topic_id,
             record_offset,
         )
-        by_group = self._committed if producer_id == NO_PRODUCER_ID else self._open.setdefault(producer_id, {})
-        _put(by_group, key.group, key.topic, key.partition, committed)
+        if producer_id == NO_PRODUCER_ID:
+            _put(self._committed, key.group, key.topic, key.partition, committed)
+            return
+        _put(self._open.setdefault(producer_id, {}), key.group, key.topic, key.partition, committed)
+        places = self._writers.setdefault(key.group, {})
+        places.setdefault((key.topic, key.partition), set()).add(producer_id)
 
     def transaction_ended(self, producer_id: ProducerId, *, committed: bool) -> None:
         pending = self._open.pop(producer_id, {})
+        for group_id, offsets in pending.items():
+            for topic, partition in _places(offsets):
+                self._forget_writer(producer_id, group_id, topic, partition)
         if not committed:
             return
         for group_id, offsets in pending.items():
@@ -112,6 +122,15 @@ class Offsets:
                     known = self.get(group_id, topic, partition)
                     if known is None or known.record_offset < offset.record_offset:
                         _put(self._committed, group_id, topic, partition, offset)
+
+    def _forget_writer(self, producer_id: ProducerId, group_id: str, topic: str, partition: int) -> None:
+        places = self._writers[group_id]
+        writers = places[topic, partition]
+        writers.remove(producer_id)
+        if not writers:
+            del places[topic, partition]
+        if not places:
+            del self._writers[group_id]
 
 
 def commit_record(

@@ -1,3 +1,6 @@
+import sys
+from collections.abc import Callable
+
 from barnabas.groups.offsets import Offsets, commit_record, tombstone
 from barnabas.groups.records import GroupRecord
 from barnabas.types import NO_PRODUCER_ID, ZERO_UUID
@@ -42,6 +45,68 @@ def test_a_transaction_counts_when_it_ends() -> None:
     offsets.transaction_ended(77, committed=True)
     assert value(offsets) == 2
     assert not offsets.is_unstable("g", "t", 0)
+
+
+def test_a_place_is_unstable_until_the_last_transaction_ends() -> None:
+    offsets = Offsets()
+    offsets.apply(committed(0, 1), 0, 77)
+    offsets.apply(committed(0, 2), 1, 78)
+    offsets.apply(committed(0, 3), 2, 78)
+    offsets.transaction_ended(77, committed=True)
+    assert offsets.is_unstable("g", "t", 0)
+    offsets.transaction_ended(78, committed=False)
+    assert not offsets.is_unstable("g", "t", 0)
+    assert not offsets.has_open_transaction("g")
+    assert value(offsets) == 1
+
+
+def test_a_tombstone_makes_a_place_stable() -> None:
+    offsets = Offsets()
+    for producer_id in (77, 78):
+        offsets.apply(committed(0, 1), 0, producer_id)
+        offsets.apply(committed(1, 1), 1, producer_id)
+    offsets.apply(tombstone("g", "t", 0), 2, NO_PRODUCER_ID)
+    assert not offsets.is_unstable("g", "t", 0)
+    assert offsets.is_unstable("g", "t", 1)
+    offsets.apply(tombstone("g", "t", 1), 3, NO_PRODUCER_ID)
+    assert not offsets.has_open_transaction("g")
+    offsets.transaction_ended(77, committed=True)
+    assert value(offsets) is None
+    assert offsets._writers == {}
+
+
+def test_open_transactions_of_other_groups_cost_nothing() -> None:
+    """A fetch of offsets asks once for each partition, while each of thousands of producers has a transaction open."""
+    few, many = Offsets(), Offsets()
+    for offsets, transactions in ((few, 1), (many, 1_000)):
+        for number in range(transactions):
+            offsets.apply(committed(0, 1, group=f"group-{number}"), number, number)
+    removed = tombstone("g", "t", 0)
+    questions: list[Callable[[Offsets], object]] = [
+        lambda offsets: offsets.is_unstable("g", "t", 0),
+        lambda offsets: offsets.has_open_transaction("g"),
+        lambda offsets: offsets.tombstones("g"),
+        lambda offsets: offsets.apply(removed, 1, NO_PRODUCER_ID),
+    ]
+    for ask in questions:
+        assert calls(lambda ask=ask: ask(many)) == calls(lambda ask=ask: ask(few))  # type: ignore[misc]
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many functions it calls, and how often it resumes a generator."""
+    count = 0
+
+    def note(_frame: object, _event: str, _argument: object) -> None:
+        nonlocal count
+        count += 1
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
 
 
 def test_an_aborted_one_does_not() -> None:
