@@ -1,8 +1,9 @@
 """From the files of a partition to a log that can be used.
 
-After a clean stop no batch is read but those behind the last index entry. After a crash everything from the recovery
-point's segment on is checked batch by batch: CRC, offsets and leader epochs that never fall. The first that fails, and
-all behind it, is cut; indexes, leader epochs and producers are taken anew from what is left.
+After a clean stop no batch is read but those behind the last index entry, and what a damaged index is rebuilt from.
+After a crash everything from the recovery point's segment on is checked batch by batch: CRC, offsets and leader epochs
+that never fall. The first that fails, and all behind it, is cut; indexes, leader epochs and producers are taken anew
+from what is left.
 
 Always holds: what was below the recovery point is kept, because the point moved only after it was synced; of the rest,
 a prefix is kept. Does not know: where recovery point and log start are written down.
@@ -24,6 +25,7 @@ from barnabas.log.producer_replay import ProducerSnapshots, replay, snapshot_off
 from barnabas.log.producer_state import ProducerStates, stray_snapshots
 from barnabas.log.scan import batches_from, headers_from
 from barnabas.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
+from barnabas.log.transaction_index_repair import TransactionIndexRepair
 from barnabas.protocol.record_batch import LOG_OVERHEAD_BYTES, crc_matches
 from barnabas.runtime.interfaces import Disk
 from barnabas.types import Offset, Uuid
@@ -113,6 +115,14 @@ def load(request: LoadRequest) -> LoadedLog:
     leader_epochs.truncate_from_end(log_end_offset)
     leader_epochs.truncate_from_start(log_start_offset)
     producers, snapshots = load_producers(request, names, segments, log_start_offset, log_end_offset, recovered)
+    TransactionIndexRepair(
+        disk=disk,
+        directory=directory,
+        segments=segments,
+        snapshots=snapshots,
+        now_ms=request.now_ms,
+        producer_id_expiration_ms=request.producer_id_expiration_ms,
+    ).check_all(names)
     return LoadedLog(
         segments=segments,
         log_start_offset=log_start_offset,

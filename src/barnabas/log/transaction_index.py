@@ -20,7 +20,7 @@ _ENTRY = Struct(">hqqqq")
 
 
 class CorruptTransactionIndex(Exception):
-    """The file cannot be a transaction index of this segment. Its owner rebuilds it."""
+    """The file cannot be a transaction index of this segment. Opening the log rebuilds it."""
 
 
 class AbortedTransaction(NamedTuple):

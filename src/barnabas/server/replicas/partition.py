@@ -528,7 +528,8 @@ class Partition:
                     if committed_only:
                         data.aborted_transactions = self._aborted(fetch_offset, found)
             except (OSError, CorruptTransactionIndex) as error:
-                logger.error("%s: cannot read offset %d: %s", self.name, fetch_offset, error)
+                advice = "; a restart rebuilds it" if isinstance(error, CorruptTransactionIndex) else ""
+                logger.error("%s: cannot read offset %d: %s%s", self.name, fetch_offset, error, advice)
                 return self.fetch_failed(ErrorCode.KAFKA_STORAGE_ERROR)
         return data
 
