@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import small_disk as mounted
 from broker_process import BrokerProcess
 from transaction_wire import leave_hanging
 from wire import Wire
@@ -16,6 +17,8 @@ from barnabas.client.producing.producer import Producer
 
 Run = Callable[..., Any]
 Name = Callable[..., str]
+
+small_disk = mounted.small_disk
 
 
 def test_reassign(run: Run, topic: Name, tmp_path: Path) -> None:
@@ -123,6 +126,15 @@ def test_an_advertised_address_that_nobody_reaches(run_alone: Run, tmp_path: Pat
         said = run_alone("doctor", "--data", str(tmp_path), "-b", lying.address, "--timeout-ms", "2000", code=1)
     assert "broker 1 at 127.0.0.1:1" in said.out
     assert "set advertised.listeners" in said.out
+
+
+def test_a_full_disk(run_alone: Run, small_disk: Path) -> None:
+    with BrokerProcess(data=small_disk) as broker:
+        said = run_alone("cluster", "status", "-b", broker.address, code=1)
+        assert f"wrong: directory {broker.node_directory} of broker 1: the disk is full, or soon will be" in said.out
+        assert "ok" not in said.out.splitlines()
+        (problem,) = run_alone("cluster", "status", "-b", broker.address, "--json", code=1).document["problems"]
+        assert "64 MiB are needed" in problem
 
 
 def test_logs(run_alone: Run, tmp_path: Path) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import resource
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+import small_disk as mounted
 from broker_process import BrokerProcess, wait_until
 from wire import Wire, batch, create_topic, fetch, produce, whole_records
 
@@ -18,22 +15,7 @@ VALUE_BYTES = 100_000
 BATCHES_MAX = 1_000  # far more than any disk of these tests holds
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """16 MiB of their own file system. Index files are sparse and take what is written to them."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root to mount a small file system")
-    directory = tmp_path / "disk"
-    directory.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(directory)], capture_output=True, text=True
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"cannot mount a small file system here: {mounted.stderr.strip()}")
-    try:
-        yield directory
-    finally:
-        subprocess.run(["umount", "--lazy", str(directory)], check=True)
+small_disk = mounted.small_disk
 
 
 def value_of(number: int) -> bytes:

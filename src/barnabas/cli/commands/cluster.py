@@ -6,11 +6,12 @@ import typer
 
 from barnabas.cli import output
 from barnabas.cli.app import noun, verb
+from barnabas.cli.doctor_checks import SPACE_BYTES_NEEDED
 from barnabas.cli.options import USUAL_CONNECTION, Connection, Json
 from barnabas.cli.session import with_admin
 from barnabas.cli.text import Exit, counted
 from barnabas.client.admin import Admin
-from barnabas.client.admin.cluster import ClusterDescription
+from barnabas.client.admin.cluster import ClusterDescription, LogDirectory
 from barnabas.client.admin.configs import ConfigResource, ResourceKind
 from barnabas.client.errors import KafkaError, UnsupportedVersionError
 
@@ -84,7 +85,7 @@ def status(
     """Says whether all is well.
 
     Ends with 1 where a partition has no leader, replicas are out of sync, a broker is fenced or does not answer, a disk
-    has failed, or the quorum has no majority to spare that keeps up.
+    has failed or is full (less than 64 MiB are free), or the quorum has no majority to spare that keeps up.
     """
     facts = with_admin(connection, _status)
     if json:
@@ -114,10 +115,10 @@ async def _status(admin: Admin) -> dict[str, Any]:
     disks = await admin.describe_log_dirs()
     problems += [f"broker {node_id} does not answer: {error}" for node_id, error in disks.failed.items()]
     problems += [
-        f"directory {each.path} of broker {node_id}: {each.error}"
+        f"directory {each.path} of broker {node_id}: {problem}"
         for node_id, directories in disks.done.items()
         for each in directories
-        if each.error is not None
+        if (problem := _disk_problem(each)) is not None
     ]
     problems += await _quorum_problems(admin)
     return {
@@ -128,6 +129,18 @@ async def _status(admin: Admin) -> dict[str, Any]:
         "reassignments": len(await admin.list_partition_reassignments()),
         "problems": problems,
     }
+
+
+def _disk_problem(directory: LogDirectory) -> str | None:
+    if directory.error is not None:
+        return directory.error
+    usable_bytes = directory.usable_bytes
+    if usable_bytes is None or usable_bytes >= SPACE_BYTES_NEEDED:
+        return None
+    return (
+        f"the disk is full, or soon will be: {usable_bytes >> 10} KiB are free, {SPACE_BYTES_NEEDED >> 20} MiB are "
+        "needed; free some space, or let topics keep less (retention.bytes, retention.ms)"
+    )
 
 
 LAG_MAX = 1_000  # records of metadata that a voter may be behind and still be called well
