@@ -8,17 +8,21 @@ from typing import Any
 
 import pytest
 from controllers import Offload
+from handlers import PartsBroker
 from supervision import NotedSupervisor
+from wire import encode_request
 
 from barnabas.log.file_range import FileRange
 from barnabas.protocol.framing import Output
 from barnabas.protocol.message import DecodeError
+from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.runtime import frame_reader
 from barnabas.runtime.frame_reader import FrameBuffers
 from barnabas.runtime.interfaces import Address, Buffer, File
 from barnabas.runtime.memory_disk import MemoryDisk
 from barnabas.server.connection import READ_AHEAD_BYTES, TURN_BYTES_MAX, TURN_MS_MAX, Connection
-from barnabas.server.context import CloseConnection
+from barnabas.server.context import CloseConnection, ListenerKind
+from barnabas.server.dispatch import Dispatcher, Reply
 
 REQUESTS_IN_FLIGHT_MAX = 60
 FRAME_BYTES_MAX = 8_000_000
@@ -137,7 +141,7 @@ def frame(body: bytes) -> bytes:
 
 
 class Fixture:
-    def __init__(self) -> None:
+    def __init__(self, dispatcher: Callable[[StillClock], Any] | None = None) -> None:
         self.socket = ScriptedSocket()
         self.clock = StillClock()
         self.echo = Echo(self.clock)
@@ -145,7 +149,7 @@ class Fixture:
         self.offload = Offload()
         self.connection = Connection(
             socket=self.socket,
-            dispatcher=self.echo,  # type: ignore[arg-type]
+            dispatcher=self.echo if dispatcher is None else dispatcher(self.clock),
             buffers=FrameBuffers(),
             clock=self.clock,
             offload=self.offload,
@@ -313,6 +317,47 @@ def test_many_requests_leave_others_their_turn(requests_per_turn: int) -> None:
         assert at.socket.readable is not None
 
     run(test)
+
+
+def test_pipelined_metadata_requests_leave_others_their_turn() -> None:
+    """Metadata is answered at once, without a wait that would let others run; in a large cluster it costs much."""
+    count, requests_per_turn = 100, 5
+    started_at: list[int] = []  # the turn of each request
+    turns = 0
+
+    class CostlyDispatcher(Dispatcher):
+        def __init__(self, broker: PartsBroker, clock: StillClock) -> None:
+            super().__init__(broker, ListenerKind.BROKERS)  # type: ignore[arg-type]
+            self._clock = clock
+
+        def start(self, frame: memoryview, socket: Any) -> Reply | None:
+            self._clock.elapsed_ms += TURN_MS_MAX / requests_per_turn
+            started_at.append(turns)
+            return super().start(frame, socket)
+
+    async def test() -> None:
+        nonlocal turns
+        broker = await PartsBroker().start()
+        at = Fixture(lambda clock: CostlyDispatcher(broker, clock))
+        requests = [encode_request(MetadataRequest(topics=None), 12, number) for number in range(count)]
+        at.socket.feed(b"".join(requests))
+        while at.clock.next_turn:
+            (turn,) = at.clock.next_turn
+            at.clock.next_turn.clear()
+            turns += 1
+            turn()
+        assert started_at == [number // requests_per_turn for number in range(count)]
+        assert answered(at.socket.sent) == list(range(count))
+
+    def answered(data: bytearray) -> list[int]:
+        found = []
+        while data:
+            size_bytes, correlation_id = struct.unpack_from(">ii", data)
+            found.append(correlation_id)
+            del data[: 4 + size_bytes]
+        return found
+
+    asyncio.run(test())
 
 
 def test_requests_that_waited_leave_others_their_turn_too() -> None:
