@@ -1,5 +1,7 @@
 """A damaged transaction index: opening the log builds it anew from the batches."""
 
+from random import Random
+
 import pytest
 from log_fixtures import DIRECTORY, NOW_MS, SMALL, append, simulated_disk, topic_config
 
@@ -7,7 +9,7 @@ from barnabas.log.append import AppendOrigin
 from barnabas.log.log import Log
 from barnabas.log.transaction_index import ENTRY_BYTES, AbortedTransaction
 from barnabas.protocol.control_records import TransactionMarker, encode_transaction_marker
-from barnabas.simulation.disk import SimulatedDisk
+from barnabas.simulation.disk import SimulatedDisk, Survival
 
 SUFFIX = ".txnindex"
 DAMAGES = {
@@ -112,3 +114,15 @@ def test_a_log_opens_although_its_index_cannot_be_rebuilt(caplog: pytest.LogCapt
     assert log.log_end_offset == end_offset
     assert "cannot be rebuilt" in caplog.text
     assert disk.read_bytes(path) == data[:-1]
+
+
+def test_a_crash_after_the_repair_leaves_the_whole_index() -> None:
+    """Below the recovery point nothing looks at the batches again: an index with too few entries would stay."""
+    disk = simulated_disk()
+    with_aborts(disk).close()
+    sound = indexes(disk)
+    for path, data in sound.items():
+        write(disk, path, data[:-1])
+    opened(disk)
+    left = disk.image(Random(0), Survival.NONE)
+    assert indexes(left) == sound
