@@ -185,4 +185,4 @@ def reason(name: str) -> str | None:
 
 def is_unknown_to_kafka(name: str) -> bool:
     """Kafka knows no listener's settings either until the listener is configured."""
-    return name not in DANGERS and REASONS.get(name, _GONE) == _GONE
+    return REASONS.get(name, _GONE) == _GONE

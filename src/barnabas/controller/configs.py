@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.config.broker import OLDER_NAMES, BrokerConfig, effective
+from barnabas.config.broker import BrokerConfig, effective
 from barnabas.config.client_metrics import ClientMetricsConfig
 from barnabas.config.group import GroupConfig
 from barnabas.config.setting import Setting, Update, ValueType
@@ -266,9 +266,6 @@ def _check_topic(image: MetadataImage, name: str, after: Mapping[str, str], stat
     return None
 
 
-_NOT_DYNAMIC = "Cannot update these configs dynamically: [{}]"  # as Kafka's tools print it
-
-
 def _check_broker(broker: str, changes: Mapping[str, str | None]) -> Refusal | None:
     for name, text in changes.items():
         if text is None:
@@ -277,13 +274,11 @@ def _check_broker(broker: str, changes: Mapping[str, str | None]) -> Refusal | N
         if setting is None:
             from barnabas.config import inapplicable
 
-            if inapplicable.is_unknown_to_kafka(name) and name not in OLDER_NAMES:
+            if inapplicable.is_unknown_to_kafka(name):
                 continue
-            if name in OLDER_NAMES or name in inapplicable.DANGERS:
-                return _refused(_NOT_DYNAMIC.format(name))
             return _refused(f"{name} has no effect: {inapplicable.reason(name)}.")
         if setting.update is Update.READ_ONLY:
-            return _refused(_NOT_DYNAMIC.format(name))
+            return _refused(f"{name} cannot change while the broker runs.")
         if setting.update is Update.PER_BROKER and broker == CLUSTER_DEFAULT:
             return _refused(f"{name} can be set for single brokers only.")
         try:

@@ -152,8 +152,6 @@ def test_topics() -> None:
         ("num.partitions", "1"),
         ("num.io.threads", "1"),
         ("log.retention.ms", "0"),
-        ("broker.id", "1"),
-        ("security.inter.broker.protocol", "PLAINTEXT"),
     ],
 )
 def test_brokers_refuse(name: str, value: str) -> None:
